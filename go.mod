@@ -1,0 +1,3 @@
+module github.com/warmroute/warmroute
+
+go 1.25

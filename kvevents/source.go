@@ -1,0 +1,35 @@
+package kvevents
+
+import "context"
+
+// Frame is one message of an engine's event stream.
+type Frame struct {
+	Topic   string
+	Seq     uint64 // the engine's number of the batch; from 0, one more for each, in each of its lives
+	Payload []byte // belongs to whoever received the Frame
+}
+
+// Source delivers the frames of one stream in the order in which they arrive.
+type Source interface {
+	// Receive waits for the next frame. An error ends Subscriber.Run, which returns
+	// it; a Source that can reconnect does so itself. io.EOF says that the stream has
+	// ended well. When ctx ends it returns ctx's error.
+	Receive(ctx context.Context) (Frame, error)
+}
+
+// SourceFunc is a Source made of a function.
+type SourceFunc func(ctx context.Context) (Frame, error)
+
+// Receive calls f.
+func (f SourceFunc) Receive(ctx context.Context) (Frame, error) { return f(ctx) }
+
+// Replayer is a Source that can fetch past frames again.
+type Replayer interface {
+	Source
+
+	// Replay yields what the engine still has of the frames from number from on, in
+	// ascending order, and returns nil when the engine says that this was all. It
+	// stops at the first error of yield and returns it. The engine may have forgotten
+	// the oldest, and may lose any in between.
+	Replay(ctx context.Context, from uint64, yield func(Frame) error) error
+}

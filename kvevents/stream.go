@@ -1,0 +1,54 @@
+package kvevents
+
+import "github.com/warmroute/warmroute/prefixindex"
+
+// Action is what a Stream wants done.
+type Action uint8
+
+// The actions.
+const (
+	Apply Action = iota + 1 // apply the frame
+	Begin                   // begin a new epoch; the frame that showed it follows
+)
+
+// Step is one thing to do.
+type Step struct {
+	Action Action
+	Frame  Frame // of Apply
+}
+
+// Stream is the order of one stream's frames, without I/O: frames go in as they
+// arrive, and steps come out in the order in which they must be taken. The zero
+// Stream is ready and takes any first number. One goroutine at a time.
+type Stream struct {
+	next    uint64
+	started bool
+	view    prefixindex.View
+	stats   StreamStats
+}
+
+// Live takes a frame that has just arrived. What follows from it is to be asked of
+// Next, until that has no more, before the next frame is given.
+//
+// O(1).
+func (s *Stream) Live(f Frame) {}
+
+// Next returns the next step, or false if there is none for now. A step that was
+// returned counts as taken.
+//
+// O(1).
+func (s *Stream) Next() (Step, bool) { return Step{}, false }
+
+// View returns what the numbers so far let one believe. O(1).
+func (s *Stream) View() prefixindex.View { return s.view }
+
+// Stats returns counts since the Stream began. O(1).
+func (s *Stream) Stats() StreamStats { return s.stats }
+
+// StreamStats counts what the numbers showed.
+type StreamStats struct {
+	Frames   uint64 // frames taken
+	Gaps     uint64 // places where numbers were missing
+	Missing  uint64 // numbers missing in them
+	Restarts uint64 // numbers that went backwards
+}

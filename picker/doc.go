@@ -1,0 +1,50 @@
+// Package picker composes filters and weighted scorers into the choice of an
+// endpoint, and keeps the ledger of what is in flight.
+//
+// # A pick
+//
+//	match     how much of the prompt each candidate has cached       no lock
+//	resolve   load, age of signals                                   \
+//	filter    caps and conditions; what is left is eligible           | one short
+//	score     each scorer's opinion, times its weight, summed         | lock
+//	select    the best, or at random among those nearly as good       |
+//	reserve   the winner's load is counted from now on               /
+//
+// Scoring and reserving happen under one lock, that of the [Ledger], so each pick
+// sees the ones before it and a burst spreads. Nothing in a pick does I/O, waits
+// for a channel, or allocates once the [Call] has grown.
+//
+// # Use
+//
+//	pk, err := picker.New(picker.Options{Index: ix})
+//
+//	var call picker.Call                     // per goroutine, reused
+//	call.Prompt, call.Candidates = &prompt, candidates
+//	d, err := pk.Pick(&call)                 // err: ErrNoCandidates, ErrOverloaded
+//	host := hosts[d.Index]
+//	...                                      // forward the request
+//	d.FirstToken()                           // when the reply begins
+//	d.Done(picker.Outcome{})                 // when it has ended, however it ended
+//
+// # Accounts
+//
+// Every pick that returns a [Decision] reserves load on its endpoint, and
+// Decision.Done releases it: call it on every path. Done, FirstToken and Moved may
+// be called more than once and from any goroutine; what they do happens once. A
+// release belongs to the generation in which it was taken: it never touches the
+// counts of an endpoint that left and came back, and counts are never negative.
+// Nothing is released by time, since a long request is still load.
+//
+// # Chance
+//
+// Among scores that are nearly equal the choice is random, so that no endpoint is
+// favoured for its place in the list. It is drawn from Options.Seed and the number
+// of the pick: the same picks in the same order with the same seed give the same
+// choices.
+//
+// # Why
+//
+// A [Record] holds all that a pick looked at and computed. [Picker.Replay]
+// recomputes the choice from it, and [Record.Explain] says it in words. Without a
+// Record nothing is recorded, and it costs nothing.
+package picker

@@ -1,0 +1,12 @@
+package scorer
+
+// Memory scores by the share of the engine's KV cache that no running request
+// uses, 1 - CacheUse; engines count blocks that are only cached as free.
+// Unknown: no opinion. It reads signals.
+type Memory struct{}
+
+// Score implements Scorer. O(candidates), no allocation.
+func (s Memory) Score(in *Input, out []float64) {}
+
+// ReadsSignals implements SignalScorer.
+func (s Memory) ReadsSignals() {}

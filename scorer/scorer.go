@@ -1,0 +1,50 @@
+package scorer
+
+import (
+	"time"
+
+	"github.com/warmroute/warmroute/prefixindex"
+)
+
+// Resolved is a candidate as scorers and filters see it.
+type Resolved struct {
+	Endpoint prefixindex.Endpoint
+	Signals  Signals
+	Age      time.Duration    // of the signals; negative if nobody said when they were measured
+	Stale    bool             // Age is past the picker's limit
+	InFlight InFlight         // from the host or the ledger, without this request
+	Held     prefixindex.Held // from the host or the index
+	Eligible bool             // neither skipped nor removed by an earlier filter
+}
+
+// Input is what a scorer reads. It belongs to the picker, is valid during the
+// call, and must not be changed.
+type Input struct {
+	Request      *Request
+	PromptTokens int        // 0: not known
+	BlockTokens  int        // block size of the match, for rounding
+	Candidates   []Resolved // as offered, the ineligible ones among them
+	Now          time.Time
+}
+
+// Scorer compares candidates.
+type Scorer interface {
+	// Score sets out[i] to the score of in.Candidates[i]: 0 to 1, higher is
+	// better, NaN for no opinion. Numbers outside are clipped, and counted. out has
+	// the length of in.Candidates and holds NaN; what is written for ineligible
+	// candidates is ignored.
+	Score(in *Input, out []float64)
+}
+
+// SignalScorer is a Scorer whose scores come from Signals, so that the rule for
+// stale ones applies to it.
+type SignalScorer interface {
+	Scorer
+	ReadsSignals()
+}
+
+// Func is a Scorer made of a function.
+type Func func(in *Input, out []float64)
+
+// Score calls f.
+func (f Func) Score(in *Input, out []float64) { f(in, out) }
