@@ -7,7 +7,7 @@ type ApplierOptions struct {
 	Index    *prefixindex.Index
 	Endpoint prefixindex.Endpoint
 	Rank     int    // data-parallel rank of the stream
-	Model    string // the model that the endpoint serves
+	Model    string // the model that the endpoint serves: Scope.Model of its prompts, to the letter
 }
 
 // Applier applies events to the index, as the one feeder of the owners of a stream:
@@ -54,5 +54,7 @@ type ApplierStats struct {
 	SkippedRemote uint64 // skipped: the copies are not at this endpoint
 	OtherRank     uint64 // applied, to the rank that the payload names and not to the stream's
 
-	Blocks prefixindex.Stats // of the current epochs, summed
+	// Blocks sums the owners of the stream: what they hold now, and counters over all
+	// epochs that the Applier opened.
+	Blocks prefixindex.Stats
 }

@@ -54,20 +54,20 @@ type Event struct {
 // block depends on.
 type Extra struct {
 	Block     int // place in Event.Hashes of the block that lists it
-	Kind      ExtraKind
+	Shape     ExtraShape
 	ID        []byte
 	Offset    int // where the item begins, in tokens from the block's start; may be negative
 	HasOffset bool
 }
 
-// ExtraKind is the shape in which an Extra was sent.
-type ExtraKind uint8
+// ExtraShape is the shape in which an Extra was sent.
+type ExtraShape uint8
 
 // The shapes of extras.
 const (
-	ExtraString ExtraKind = iota // a bare string: LoRA name, salt, or an item without offset
-	ExtraItem                    // an identifier with an offset
-	ExtraDigest                  // bytes
+	ExtraString ExtraShape = iota // a bare string: LoRA name, salt, or an item without offset
+	ExtraItem                     // an identifier with an offset
+	ExtraDigest                   // bytes
 )
 
 // Batch is a decoded payload. The zero Batch is ready for Decode, which reuses its

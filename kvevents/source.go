@@ -9,7 +9,10 @@ type Frame struct {
 	Payload []byte // belongs to whoever received the Frame
 }
 
-// Source delivers the frames of one stream in the order in which they arrive.
+// Source delivers the frames of one stream, in the order in which the engine sent
+// them and without repeats, as one socket does. A Source over a transport that
+// redelivers removes the repeats, or each would pass for a restarted engine; one over
+// a transport that has lost the engine's numbers counts from 0 itself.
 type Source interface {
 	// Receive waits for the next frame. An error ends Subscriber.Run, which returns
 	// it; a Source that can reconnect does so itself. io.EOF says that the stream has

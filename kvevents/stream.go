@@ -2,7 +2,8 @@ package kvevents
 
 import "github.com/warmroute/warmroute/prefixindex"
 
-// Action is what a Stream wants done.
+// Action is what a Stream wants done. More may be added; take no step for one that
+// you do not know.
 type Action uint8
 
 // The actions.

@@ -13,7 +13,7 @@ type SubscriberOptions struct {
 	Index    *prefixindex.Index
 	Endpoint prefixindex.Endpoint
 	Rank     int    // data-parallel rank of the stream
-	Model    string // the model that the endpoint serves
+	Model    string // the model that the endpoint serves: Scope.Model of its prompts, to the letter
 	Source   Source
 	Decoder  Decoder
 	Logger   *slog.Logger     // nil: nothing is logged
@@ -30,13 +30,16 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) { return nil, errUn
 
 // Run receives and applies frames until ctx ends, the source fails, or the endpoint
 // leaves. It returns nil for the first and for io.EOF, and otherwise the error, with
-// prefixindex.ErrNotJoined or ErrFenced for the last. When it returns, no goroutine
-// of the subscriber is left. It runs once.
+// prefixindex.ErrNotJoined or ErrFenced for the last. That the endpoint left is noticed
+// at the next frame; end ctx to stop at once. When Run returns, no goroutine of the
+// subscriber is left. It runs once.
 func (s *Subscriber) Run(ctx context.Context) error { return errUnbuilt }
 
 // Reset says that the engine's cache is empty, as the host knows from elsewhere: it
 // was put to sleep, or its weights were replaced. A new epoch begins; frames that
-// were received before and not yet applied are dropped and counted.
+// were received before and not yet applied are dropped and counted. What the source
+// itself still holds is not known here and will be applied. Before Run and after it,
+// Reset empties the owners all the same.
 //
 // Safe for concurrent use.
 func (s *Subscriber) Reset() error { return errUnbuilt }

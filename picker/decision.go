@@ -16,12 +16,15 @@ type Decision struct {
 	Endpoint prefixindex.Endpoint
 
 	// Rank is the data-parallel rank that holds the most of the prompt, for hosts
-	// that can address one; 0 if none holds anything.
+	// that can address one; -1 if none holds anything.
 	Rank int
 
-	// CachedTokens is how much of the prompt the winner should find in its cache;
-	// PromptTokens is the prompt's length. 0: none, or not known.
-	CachedTokens, PromptTokens int
+	// CachedTokens is how much of the prompt the winner should find in its cache.
+	// Unknown if the pick did not ask, or nothing was ever heard of the endpoint.
+	CachedTokens scorer.Value
+
+	// PromptTokens is the prompt's length; 0: not known.
+	PromptTokens int
 
 	// Score is the winner's sum divided by the sum of the weights, 0 to 1. Margin
 	// is how far the runner-up was behind: 0 if there was none or a tie was drawn.
@@ -30,17 +33,25 @@ type Decision struct {
 	// Pick is the number of the pick, from 1, in this picker.
 	Pick uint64
 
-	fallbacks  [MaxFallbacks]int32
-	nFallbacks int32
+	fallbacks  [MaxFallbacks]Fallback
+	nFallbacks int
 	ledger     *Ledger
 	ticket     uint64
 }
 
-// Fallbacks returns the places in Call.Candidates of the next best, in order,
-// without the winner: where to go if it fails. The slice aliases d.
+// Fallback is where to go if the winner fails.
+type Fallback struct {
+	Index        int // place in Call.Candidates
+	Endpoint     prefixindex.Endpoint
+	Rank         int          // as in Decision
+	CachedTokens scorer.Value // as in Decision
+}
+
+// Fallback returns the i-th best of the others, from 0, or false if there are not
+// that many. They are distinct and in order of their sums.
 //
-// O(1), no allocation beyond that of d.
-func (d *Decision) Fallbacks() []int32 { return d.fallbacks[:d.nFallbacks] }
+// O(1), no allocation.
+func (d Decision) Fallback(i int) (Fallback, bool) { return Fallback{}, false }
 
 // FirstToken says that the engine has begun to reply, so that the prompt is
 // computed: its tokens leave the endpoint's load, the request stays.
@@ -48,8 +59,11 @@ func (d *Decision) Fallbacks() []int32 { return d.fallbacks[:d.nFallbacks] }
 // O(1), takes the ledger's lock; safe for concurrent use. Effective once.
 func (d Decision) FirstToken() {}
 
-// Moved says that the request went to e and not where the pick said: a fallback, a
-// retry, a proxy that chose for itself. The reservation moves along.
+// Moved says that the request went to e and not where the pick, or an earlier Moved,
+// said: a proxy took a fallback, or chose for itself. The reservation moves along, and
+// the outcome will be that of e. The prompt counts as not computed again, less what a
+// fallback of this decision was expected to have cached. For a zero or unknown e the
+// load is released and counted nowhere. After Done it does nothing.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
 func (d Decision) Moved(e prefixindex.Endpoint) {}
@@ -61,10 +75,21 @@ func (d Decision) Moved(e prefixindex.Endpoint) {}
 // O(1), takes the ledger's lock; safe for concurrent use.
 func (d Decision) Done(o Outcome) {}
 
+// Result is how a request ended.
+type Result uint8
+
+// The results.
+const (
+	Unsaid   Result = iota // it ended
+	OK                     // the endpoint answered
+	Failed                 // the endpoint did not answer, or broke off
+	Refused                // the endpoint turned it away, as for overload
+	Canceled               // the client went away; the endpoint is not to blame
+)
+
 // Outcome is how a request ended. The zero Outcome says nothing but that it did.
 type Outcome struct {
-	// Failed says that the endpoint did not answer as it should have.
-	Failed bool
+	Result Result
 
 	// CachedTokens is how much of the prompt the engine reports to have had cached.
 	CachedTokens scorer.Value

@@ -18,7 +18,7 @@
 //
 //	pk, err := picker.New(picker.Options{Index: ix})
 //
-//	var call picker.Call                     // per goroutine, reused
+//	var call picker.Call                     // reused, for example from a sync.Pool
 //	call.Prompt, call.Candidates = &prompt, candidates
 //	d, err := pk.Pick(&call)                 // err: ErrNoCandidates, ErrOverloaded
 //	host := hosts[d.Index]
@@ -28,12 +28,16 @@
 //
 // # Accounts
 //
-// Every pick that returns a [Decision] reserves load on its endpoint, and
-// Decision.Done releases it: call it on every path. Done, FirstToken and Moved may
-// be called more than once and from any goroutine; what they do happens once. A
-// release belongs to the generation in which it was taken: it never touches the
-// counts of an endpoint that left and came back, and counts are never negative.
-// Nothing is released by time, since a long request is still load.
+// Every pick that returns a [Decision] reserves load on its endpoint, unless the
+// host counts for itself, and Decision.Done releases it: call it on every path. Done
+// and FirstToken take effect once, from any goroutine. A release belongs to the
+// generation in which it was taken: it never touches the counts of an endpoint that
+// left and came back, and counts are never negative. Nothing is released by time,
+// since a long request is still load.
+//
+// A retry of one's own is a pick of its own: Done with Failed, Skip set on the
+// candidate that failed, Pick again. Decision.Moved is for requests that someone else
+// sent elsewhere: a proxy with the list of fallbacks.
 //
 // # Chance
 //
@@ -41,6 +45,18 @@
 // favoured for its place in the list. It is drawn from Options.Seed and the number
 // of the pick: the same picks in the same order with the same seed give the same
 // choices.
+//
+// # Two kinds of filters
+//
+// Options.Filters are conditions, such as a label: a candidate that fails one was no
+// candidate, and if none is left the pick fails with [ErrNoCandidates]. Options.Caps
+// are limits that will pass, such as [MaxInFlight]: if they remove all that is left,
+// it is [ErrOverloaded].
+//
+// # Changing the policy
+//
+// A Picker does not change. To change weights while picks run, make a new one with
+// the same Ledger and swap the pointer.
 //
 // # Why
 //

@@ -19,8 +19,8 @@ func ExamplePicker_Pick_fakes() {
 	call := picker.Call{
 		Request: scorer.Request{PromptTokens: 7_000},
 		Candidates: []scorer.Candidate{
-			{Cached: &prefixindex.Held{GPU: 6_992}},
-			{Cached: &prefixindex.Held{}},
+			{Cached: scorer.Holds(prefixindex.Held{GPU: 6_992})},
+			{Cached: scorer.Holds(prefixindex.Held{})},
 		},
 		Record: &rec,
 	}
@@ -29,5 +29,6 @@ func ExamplePicker_Pick_fakes() {
 		panic(err)
 	}
 	defer d.Done(picker.Outcome{})
-	fmt.Println("candidate", d.Index, "saves", d.CachedTokens, "tokens")
+	saved, _ := d.CachedTokens.Get()
+	fmt.Println("candidate", d.Index, "saves", saved, "tokens")
 }

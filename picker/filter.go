@@ -4,21 +4,30 @@ import "github.com/warmroute/warmroute/scorer"
 
 // Filter removes candidates from a pick.
 type Filter interface {
-	// Name is for records and statistics.
-	Name() string
-
 	// Filter sets keep[i] to false for each candidate that must not win. keep has
 	// the length of in.Candidates and comes as true for eligible ones. It runs under
 	// the ledger's lock, like a scorer.
 	Filter(in *scorer.Input, keep []bool)
 }
 
-// MaxInFlight is a Filter that removes candidates with that many requests in
-// flight or more.
+// Named is a filter with a name.
+type Named struct {
+	Name   string // for records and statistics; unique in a picker
+	Filter Filter
+}
+
+// FilterFunc is a Filter made of a function.
+type FilterFunc func(in *scorer.Input, keep []bool)
+
+// Filter calls f.
+func (f FilterFunc) Filter(in *scorer.Input, keep []bool) { f(in, keep) }
+
+// MaxInFlight is a cap: it removes candidates with that many requests in flight or
+// more. It must be at least 1.
 type MaxInFlight int
 
-// Name implements Filter.
-func (f MaxInFlight) Name() string { return "max-in-flight" }
+// Validate refuses a cap that lets nothing through. O(1).
+func (f MaxInFlight) Validate() error { return nil }
 
 // Filter implements Filter. O(candidates), no allocation.
 func (f MaxInFlight) Filter(in *scorer.Input, keep []bool) {}

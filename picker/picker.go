@@ -8,12 +8,13 @@ import (
 	"github.com/warmroute/warmroute/scorer"
 )
 
-// Errors of a pick. Their kind says what to answer.
+// Errors of a pick. Which one it is says what to answer.
 var (
-	// ErrNoCandidates means that none was offered, or all were skipped: HTTP 503.
+	// ErrNoCandidates means that none was offered, or that all were skipped or failed
+	// a condition: HTTP 503.
 	ErrNoCandidates = errors.New("picker: no candidate")
 
-	// ErrOverloaded means that there were candidates and filters removed them all:
+	// ErrOverloaded means that there were candidates, and caps removed them all:
 	// HTTP 429.
 	ErrOverloaded = errors.New("picker: all candidates are over a cap")
 )
@@ -24,7 +25,7 @@ var errUnbuilt = errors.New("picker: not built")
 type Weighted struct {
 	Name   string // for records and statistics; unique in a picker
 	Scorer scorer.Scorer
-	Weight float64 // 0 or more, finite; only ratios between weights matter
+	Weight float64 // 0 or more, finite, not all 0; only ratios between weights matter
 }
 
 // Options configures a Picker. Options{Index: ix} is a good policy.
@@ -33,14 +34,15 @@ type Options struct {
 	Index *prefixindex.Index
 
 	// Ledger counts what is in flight. Nil: one of the picker's own. Pickers that
-	// send to the same endpoints share one.
+	// send to the same endpoints share one; it takes handles of one index only.
 	Ledger *Ledger
 
 	// Scorers make the sum. Nil: DefaultScorers.
 	Scorers []Weighted
 
-	// Filters remove candidates, in order. Nil: none.
-	Filters []Filter
+	// Filters are conditions: they remove candidates, in order, and none left is
+	// ErrNoCandidates. Caps come after them: none left is ErrOverloaded.
+	Filters, Caps []Named
 
 	// Select chooses among the sums.
 	Select Select
@@ -67,7 +69,8 @@ type Picker struct{}
 func New(o Options) (*Picker, error) { return nil, errUnbuilt }
 
 // Call is one pick's input and memory. It is the caller's, serves one pick at a
-// time, and is worth reusing: it holds the match and scratch space.
+// time, and is worth reusing: it holds the match and scratch space. A Decision refers
+// to nothing of it, so it is free again as soon as Pick has returned.
 type Call struct {
 	Request    scorer.Request
 	Prompt     *prefixindex.Prompt // nil: nothing is matched
@@ -78,8 +81,8 @@ type Call struct {
 }
 
 // Match returns what the last pick with this call found in the index. It is
-// empty if the pick did not ask: no index, no prompt, a single candidate that
-// could win, or all candidates said themselves what they hold. O(1).
+// empty if the pick did not ask: no index, no prompt, a single candidate with a
+// single rank that was not skipped, or all said themselves what they hold. O(1).
 func (c *Call) Match() *prefixindex.Match { return &c.match }
 
 // Pick chooses one of c.Candidates for the request and counts it in flight there.
@@ -91,9 +94,10 @@ func (c *Call) Match() *prefixindex.Match { return &c.match }
 func (p *Picker) Pick(c *Call) (Decision, error) { return Decision{}, errUnbuilt }
 
 // Replay recomputes the choice that r records, with this picker's scorers, and
-// returns the index of the winner. A record that was changed, such as in one
-// signal, gives what the pick would have chosen then. The picker needs the scorers
-// of the same names that made the record; weights are the record's.
+// returns the index of the winner, or -1 with the error of the pick. A record that
+// was changed, such as in one signal, gives what the pick would have chosen then. The
+// picker needs the scorers, filters and caps of the same names that made the record;
+// weights, seed and pick number are the record's.
 //
 // O(candidates * scorers). Nothing is counted in flight.
 func (p *Picker) Replay(r *Record) (winner int, err error) { return 0, errUnbuilt }
@@ -107,12 +111,13 @@ type Stats struct {
 	NoCandidates uint64 // ErrNoCandidates
 	Overloaded   uint64 // ErrOverloaded
 	Ties         uint64 // picks decided at random among nearly equal candidates
-	Alone        uint64 // picks with one eligible candidate, made without a match
+	Alone        uint64 // picks made without a match, as only one candidate was not skipped
 
 	Unknown   uint64 // opinions that were missing, a candidate and scorer each
 	Stale     uint64 // candidates whose signals were stale
 	AllStale  uint64 // picks in which those of all candidates were
 	Clipped   uint64 // scores outside 0 to 1
+	Blind     uint64 // candidates of which the index never heard anything
 	Corrected uint64 // absurd input from the host: negative loads, runs not nested
-	Strangers uint64 // candidates whose endpoint is no member of the index
+	Strangers uint64 // candidates with a zero endpoint, or one that is no member of the index
 }

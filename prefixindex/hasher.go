@@ -35,8 +35,8 @@ type Extra struct {
 
 // Hasher turns tokens into chains of block hashes. A hash depends on the
 // hasher's two parameters and on the input, not on the process nor on the
-// machine's byte order. A Hasher is a value, safe for concurrent use; the zero
-// one is not usable.
+// machine's byte order. A Hasher is a value, safe for concurrent use; get one from
+// NewHasher or an Index, the zero one finds no blocks in any prompt.
 type Hasher struct {
 	seed        uint64
 	blockTokens int

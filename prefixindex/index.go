@@ -15,7 +15,7 @@ var (
 	// nothing, and no later call on that Writer will.
 	ErrFenced = errors.New("prefixindex: epoch ended")
 
-	// ErrNotJoined means that the endpoint handle is of no current member.
+	// ErrNotJoined means that the handle does not belong to a current member.
 	ErrNotJoined = errors.New("prefixindex: endpoint has not joined")
 
 	// ErrFull means that the index takes no more owners.
@@ -23,13 +23,17 @@ var (
 
 	// ErrSpan means that a span contradicts itself. Nothing of it was applied.
 	ErrSpan = errors.New("prefixindex: malformed span")
+
+	// ErrEvents means that the owner is fed by its engine's events, which know
+	// better than what was routed there.
+	ErrEvents = errors.New("prefixindex: owner is fed by events")
 )
 
 // Options configures an Index. The zero Options are good defaults.
 type Options struct {
 	// BlockTokens is the number of tokens in a block: 4 to 1,024, by default 16.
 	// It need not be the engines' block size, which may be smaller or larger and
-	// may differ between engines; equal or smaller than theirs loses nothing.
+	// may differ between engines; a divisor of theirs loses nothing.
 	BlockTokens int
 
 	// Seed keys the block hashes. Zero draws a random one; give one only where
@@ -57,9 +61,9 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Endpoint is the handle of a member: a slot and a generation. Handles compare
-// equal if they are of the same life of the same endpoint; the zero Endpoint is
-// none.
+// Endpoint is the handle of a member: a slot and a generation. Handles of one
+// index are equal if they are of the same life of the same endpoint, and of two
+// with one slot the larger is the later. The zero Endpoint is none.
 type Endpoint uint64
 
 // Slot returns a small number that no other current endpoint of the index has,
@@ -88,13 +92,15 @@ const (
 	ViewNever     View = iota // nothing was ever heard of this owner
 	ViewAssumed               // no events by design: what was routed there is assumed to be cached
 	ViewLive                  // events have arrived without a gap
-	ViewGap                   // some were lost for good: blocks may be missing or stay in error
+	ViewGap                   // some were lost for good: blocks may be missing, or remain by mistake
 	ViewResyncing             // some were lost and are being fetched again
 	ViewStale                 // no word for too long
 )
 
-// Index maps block hashes to the owners that hold the blocks. All methods are
-// safe for concurrent use.
+// Index maps block hashes to the owners that hold the blocks. It is also the
+// membership that hands out handles: an Index that nothing is ever stored in costs
+// next to nothing, and serves routers by load alone. All methods are safe for
+// concurrent use.
 type Index struct{}
 
 // New returns an empty index. An error names the option, its value and range.
@@ -106,7 +112,8 @@ func (ix *Index) Hasher() Hasher { return Hasher{} }
 // Join makes name a member and returns its handle; for a current member that is
 // the handle it has. A name that joins after it left begins a new generation,
 // with nothing cached. Use a name that a replaced server does not inherit where
-// there is one, such as a pod UID: an address may come back as another server.
+// there is one, such as a pod UID: an address may come back as another server. A
+// host that learns of endpoints by address keeps the map from one to the other.
 //
 // O(1). It takes the lock of the membership, which no lookup takes.
 func (ix *Index) Join(name string) (Endpoint, error) { return 0, errUnbuilt }
@@ -144,6 +151,13 @@ func (ix *Index) Endpoints() iter.Seq2[Endpoint, string] { return nil }
 //
 // O(1), lock-free, no allocation.
 func (ix *Index) View(e Endpoint, rank int) View { return ViewNever }
+
+// Insert is Writer.Insert for routers: it records what was routed to an owner that
+// sends no events, opening its epoch if it has none. Errors are ErrNotJoined,
+// ErrFull, and ErrEvents if Store was ever called in this epoch.
+//
+// O(blocks); takes the owner's lock.
+func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error { return errUnbuilt }
 
 // Match fills m with how much of p each owner holds, hashing as many of p's
 // blocks as the search needs. What m held before is gone.

@@ -6,7 +6,7 @@ import "iter"
 // full blocks from the prompt's first. The three numbers are nested runs, each
 // at least as long as the one before.
 type Held struct {
-	Rank int // the owner's rank on its endpoint
+	Rank int // the owner's rank on its endpoint; -1: of no rank in particular
 	GPU  int // tokens held on GPU
 	CPU  int // tokens held on GPU or CPU
 	Any  int // tokens held on any tier
@@ -18,9 +18,10 @@ type Held struct {
 type Match struct{}
 
 // Of returns what e holds on its best rank: the one with the largest sum of GPU,
-// CPU and Any, among equals the lowest. For an endpoint that holds nothing, View
-// is the least trusted of its ranks', so that "holds nothing" and "not known"
-// stay apart.
+// CPU and Any, among equals the lowest. For an endpoint that holds nothing, Rank is
+// -1 and View is the least trusted of its ranks', so that "holds nothing" and "not
+// known" stay apart; from the least to the most trusted: never, stale, gap,
+// resyncing, assumed, live.
 //
 // O(ranks of e), no allocation.
 func (m *Match) Of(e Endpoint) Held { return Held{} }

@@ -4,8 +4,10 @@ package prefixindex
 // that lookups have needed so far. The zero value is an empty prompt; Reset makes
 // it another one and reuses its memory.
 //
-// A Prompt serves one goroutine at a time. It may be used with several indexes:
-// hashes are kept for one hasher at a time and computed anew for another.
+// A Prompt serves one goroutine at a time, since lookups add hashes to it. To share
+// one, as for hedged or retried requests, call Hasher.Hashes first: from then until
+// the next Reset or Extend, lookups with that hasher only read it. It may be used
+// with several indexes; hashes are kept for one hasher at a time.
 type Prompt struct {
 	scope  Scope
 	tokens []uint32
@@ -33,7 +35,7 @@ func (p *Prompt) ResetBytes(s Scope, text []byte) {}
 // the prompt followed by the reply, and keeps the hashes. It is for the caller
 // to know that they do; a shorter slice truncates p.
 //
-// O(1), no hashing. tokens is kept, not copied.
+// O(1), no hashing. tokens is kept, not copied. A prompt of bytes becomes empty.
 func (p *Prompt) Extend(tokens []uint32) {}
 
 // Scope returns the scope. O(1).

@@ -39,12 +39,13 @@ type Span struct {
 	Group int
 
 	// Whole says that the tier gives the span back as a whole or not at all, as
-	// chunked offload does: it is credited only to prompts that reach its end.
+	// chunked offload does. Credit on such a tier comes in multiples of the longest
+	// such span that the epoch has seen.
 	Whole bool
 }
 
-// Removal takes one copy each of some blocks away from one tier and group. The
-// index reads it during the call only.
+// Removal removes one copy of each block from one tier and group. The index reads
+// it during the call only.
 type Removal struct {
 	Hashes []EngineHash
 	Tier   Tier

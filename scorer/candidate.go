@@ -27,7 +27,7 @@ func (v Value) Get() (float64, bool) { return v.x, v.known }
 // Request is what a pick knows of the request besides its prompt. All fields are
 // optional.
 type Request struct {
-	Model        string // served model, for filters and scorers of the host
+	Model        string // served model, for filters and scorers; the match goes by the prompt's scope
 	Adapter      string // LoRA adapter
 	Session      string // key of the conversation
 	PromptTokens int    // length of the prompt; read only where a pick has no Prompt
@@ -40,35 +40,52 @@ type Signals struct {
 	Running  Value // requests it works on
 	CacheUse Value // share of its KV cache in use, 0 to 1
 
-	// At is when they were measured. The zero time means that nobody said, and
-	// passes for current.
+	// At is when they were measured. The zero time means that nobody said, and counts
+	// as current.
 	At time.Time
 }
 
 // InFlight is work that was sent to an endpoint and has not been reported done.
 type InFlight struct {
-	Requests int // requests in flight
-	Tokens   int // prompt tokens that they still have to compute, as far as known
+	Requests Value // requests in flight
+	Tokens   Value // prompt tokens that they still have to compute
 }
 
+// Cached is what the host knows of an endpoint's cache. The zero Cached is that it
+// does not know.
+type Cached struct {
+	held  prefixindex.Held
+	known bool
+}
+
+// Holds returns h as known to the host. Runs that are negative or not nested are
+// corrected, and counted: CPU is at least GPU, Any at least CPU. O(1).
+func Holds(h prefixindex.Held) Cached { return Cached{held: h, known: true} }
+
+// Get returns what is held and whether that is known. O(1).
+func (c Cached) Get() (prefixindex.Held, bool) { return c.held, c.known }
+
 // Candidate is an endpoint offered to one pick. The library reads it during the
-// pick only.
+// pick only. It is a plain value without pointers to fill; do not compare
+// candidates with ==, fields will be added.
 type Candidate struct {
 	// Endpoint is the handle from the index. Zero, or one that has left, is a
-	// candidate of which nothing is cached and nothing counted in flight.
+	// candidate of which nothing is cached and nothing counted in flight, unless the
+	// host says so below.
 	Endpoint prefixindex.Endpoint
 
 	// Signals may be unknown in part or altogether.
 	Signals Signals
 
-	// InFlight is the load as the host counts it. Nil: the picker's ledger counts,
-	// which needs Endpoint. Negative numbers are taken as zero and counted.
-	InFlight *InFlight
+	// InFlight is the load as the host counts it. Where Requests is known, the ledger
+	// neither counts nor reserves: a host whose own count rises only after the pick
+	// sees bursts herd. Otherwise the ledger counts, which needs Endpoint. Negative
+	// numbers are taken as zero, and counted.
+	InFlight InFlight
 
-	// Cached is what the endpoint holds of the prompt, as the host knows it: in
-	// unit tests, or from an index elsewhere. Nil: the picker asks its index. Runs
-	// that are not nested are widened: CPU is at least GPU, Any at least CPU.
-	Cached *prefixindex.Held
+	// Cached is what the endpoint holds of the prompt, where the host knows: in unit
+	// tests, or from an index elsewhere. Otherwise the picker asks its index.
+	Cached Cached
 
 	// Skip keeps the candidate's place in the slice while it cannot win: it is
 	// unhealthy, or was tried already.

@@ -9,10 +9,11 @@
 // of the signals worked out. A [Scorer] reads it and gives each candidate a score
 // from 0 to 1, higher being better.
 //
-//	Prefix   the share of the prompt that the candidate has cached
-//	Queue    requests waiting in the engine
-//	Memory   free share of the engine's KV cache
-//	Load     what was sent there and is not done
+//	Prefix        the share of the prompt that the candidate has cached
+//	Queue         requests waiting in the engine
+//	Memory        free share of the engine's KV cache
+//	LoadRequests  requests sent there and not done
+//	LoadTokens    prompt tokens sent there and not computed
 //
 // # Unknown, stale, skipped
 //
@@ -34,5 +35,7 @@
 //
 // A scorer is a method; [Func] makes one of a function. Scorers run under the
 // ledger's lock, on every pick: they do no I/O, allocate nothing, call nothing of
-// the picker, and are safe for concurrent use if several pickers share them.
+// the picker, and are safe for concurrent use if several pickers share them. A
+// scorer is a function of its Input; one that also reads state of its own cannot
+// be replayed from a record once that state has changed.
 package scorer

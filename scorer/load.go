@@ -1,21 +1,22 @@
 package scorer
 
-// Load scores by the requests in flight, fewer being better. It is always known.
-type Load struct {
+// LoadRequests scores by the requests in flight, fewer being better. Unknown: no
+// opinion, which happens only to candidates that nobody counts.
+type LoadRequests struct {
 	Norm Norm
 	Half float64 // of Absolute, in requests; zero is the default of 8
 }
 
 // Validate names a field that is out of range. O(1).
-func (s Load) Validate() error { return nil }
+func (s LoadRequests) Validate() error { return nil }
 
 // Score implements Scorer. O(candidates), no allocation.
-func (s Load) Score(in *Input, out []float64) {}
+func (s LoadRequests) Score(in *Input, out []float64) {}
 
 // LoadTokens scores by the prompt tokens that are still to be computed there,
 // with those of this prompt that the candidate would have to compute: a prompt of
 // 100,000 tokens weighs more than three of 100. A prompt of unknown length counts
-// as empty.
+// as empty; unknown load: no opinion.
 type LoadTokens struct {
 	Norm Norm
 	Half float64 // of Absolute, in tokens; zero is the default of 16,384

@@ -11,7 +11,9 @@ package scorer
 // usable leaves out the block that holds that token. The share is absolute: one
 // block of a hundred is 0.01 even if nobody else has one, and when nobody has
 // anything all scores are 0, which changes no order. A prompt of unknown length:
-// no opinion.
+// no opinion. An owner that was never heard of, or whose events are gone astray,
+// is credited with no more than what is known of it: that is 0, not unknown, since
+// the mean of the others would draw prompts away from where they are warm.
 //
 // Weights are 0 to 1. A zero weight is the default given with it, a negative one
 // is zero.

@@ -36,11 +36,19 @@ type Scorer interface {
 	Score(in *Input, out []float64)
 }
 
-// SignalScorer is a Scorer whose scores come from Signals, so that the rule for
-// stale ones applies to it.
+// SignalScorer is a Scorer whose scores come from Signals alone, so that the rule
+// for stale ones applies to it. A scorer that mixes signals with what is always
+// current looks at Resolved.Stale itself.
 type SignalScorer interface {
 	Scorer
 	ReadsSignals()
+}
+
+// Validator is a Scorer or filter with parameters that may be wrong. picker.New
+// asks it, and refuses what it refuses.
+type Validator interface {
+	// Validate names the field, its value and range.
+	Validate() error
 }
 
 // Func is a Scorer made of a function.
