@@ -115,12 +115,10 @@ func (e *epoch) level(b BlockHash, now time.Time) level {
 
 // store takes in the blocks of a span that has tokens.
 func (e *epoch) store(s *Span) {
-	c := content{
-		parent:    handleKey{s.Group, s.Parent},
-		hasParent: s.HasParent,
-		tokens:    s.BlockTokens,
-	}
-	if !s.HasParent {
+	c := content{tokens: s.BlockTokens}
+	if s.HasParent {
+		c.parent, c.hasParent = handleKey{s.Group, s.Parent}, true
+	} else {
 		c.root = e.ix.hasher.Root(s.Scope)
 	}
 	extras := append(e.spanExtras[:0], s.Extras...)

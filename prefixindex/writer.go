@@ -58,8 +58,8 @@ type Removal struct {
 }
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
-// and take the owner's lock; Writers of different owners run in parallel. Once
-// the epoch has ended they return ErrFenced and change nothing.
+// and take the lock of the index. Once the epoch has ended they return ErrFenced and
+// change nothing.
 type Writer struct{ epoch *epoch }
 
 // maxEngineBlockTokens bounds an engine's block size, in tokens.
