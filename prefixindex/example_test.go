@@ -44,4 +44,8 @@ func ExampleIndex() {
 	}
 	ix.Match(&prompt, &match)
 	fmt.Println("after an eviction:", match.Of(ep).GPU)
+
+	// Output:
+	// tokens cached: 8
+	// after an eviction: 4
 }

@@ -1,5 +1,13 @@
 package prefixindex
 
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+)
+
 // BlockHash is the key of a block and of everything before it in its scope. It
 // is comparable only between hashers with the same seed and block size.
 type BlockHash uint64
@@ -42,12 +50,22 @@ type Hasher struct {
 	blockTokens int
 }
 
+// The block sizes that a Hasher takes, in tokens.
+const (
+	minBlockTokens = 4
+	maxBlockTokens = 1024
+)
+
 // NewHasher returns a hasher of blocks of blockTokens tokens, 4 to 1,024; other
 // sizes are an error. Processes that exchange hashes give the same seed.
 //
 // O(1).
 func NewHasher(blockTokens int, seed uint64) (Hasher, error) {
-	return Hasher{}, errUnbuilt
+	if blockTokens < minBlockTokens || blockTokens > maxBlockTokens {
+		return Hasher{}, fmt.Errorf("prefixindex: blockTokens is %d, want %d to %d",
+			blockTokens, minBlockTokens, maxBlockTokens)
+	}
+	return Hasher{seed: seed, blockTokens: blockTokens}, nil
 }
 
 // BlockTokens returns the number of tokens in a block. O(1).
@@ -56,10 +74,41 @@ func (h Hasher) BlockTokens() int { return h.blockTokens }
 // Seed returns the seed. O(1).
 func (h Hasher) Seed() uint64 { return h.seed }
 
+// Domains keep apart what is hashed: equal bytes in different domains are
+// different input. The values are part of the hash's definition.
+const (
+	domainTokens  = 't' // a scope whose blocks are tokens
+	domainBytes   = 'b' // a scope whose blocks are plain bytes
+	domainModel   = 'm'
+	domainAdapter = 'a'
+	domainSalt    = 's'
+	domainExtra   = 'x'
+)
+
+// Odd constants, the primes of XXH64's own rounds. Links of a chain and extras
+// are mixed with different ones, so that an extra never acts as a further block.
+const (
+	mixBlock = 0x9E3779B185EBCA87
+	mixExtra = 0xC2B2AE3D27D4EB4F
+)
+
 // Root returns the parent of a scope's first block.
 //
 // O(bytes of s), no allocation, safe for concurrent use.
-func (h Hasher) Root(s Scope) BlockHash { return 0 }
+func (h Hasher) Root(s Scope) BlockHash { return h.root(s, domainTokens) }
+
+// root is XXH64 with the hasher's seed over the domain of the blocks, the block size
+// and the scope's fields, each behind its tag and length. The block size is part of
+// it so that hashes of different sizes do not meet by chance of equal tokens.
+func (h Hasher) root(s Scope, domain byte) BlockHash {
+	var d xxhash.Digest
+	d.ResetWithSeed(h.seed)
+	writeHead(&d, domain, h.blockTokens)
+	writeField(&d, domainModel, s.Model)
+	writeField(&d, domainAdapter, s.Adapter)
+	writeField(&d, domainSalt, s.Salt)
+	return nonzero(d.Sum64())
+}
 
 // Next returns the hash of the block of BlockTokens tokens that follows parent.
 // extras are those that begin in the block, in order of position; their At is
@@ -67,11 +116,96 @@ func (h Hasher) Root(s Scope) BlockHash { return 0 }
 //
 // O(BlockTokens), no allocation, safe for concurrent use. The arguments are not
 // kept.
-func (h Hasher) Next(parent BlockHash, tokens []uint32, extras []Extra) BlockHash { return 0 }
+func (h Hasher) Next(parent BlockHash, tokens []uint32, extras []Extra) BlockHash {
+	if len(tokens) != h.blockTokens || len(tokens) == 0 {
+		return 0
+	}
+	return link(parent, sumTokens(tokens), extras)
+}
+
+// nextBytes is Next for a block of 4*BlockTokens plain bytes.
+func (h Hasher) nextBytes(parent BlockHash, text []byte) BlockHash {
+	return link(parent, xxhash.Sum64(text), nil)
+}
+
+// link joins a block's own digest to its parent. For a fixed parent the sum is a
+// permutation of the digest, and for a fixed digest one of the parent, the factor
+// being odd: no block's value makes two parents equal. The avalanche then keeps
+// sums of later links from cancelling earlier ones.
+func link(parent BlockHash, digest uint64, extras []Extra) BlockHash {
+	x := avalanche(uint64(parent)*mixBlock + digest)
+	for i := range extras {
+		x = avalanche(x*mixExtra + sumExtra(&extras[i]))
+	}
+	return nonzero(x)
+}
+
+func sumExtra(e *Extra) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	writeHead(&d, domainExtra, int(e.Kind))
+	writeField(&d, domainExtra, e.ID)
+	return d.Sum64()
+}
+
+// sumTokens is XXH64 of the tokens as little-endian words.
+func sumTokens(tokens []uint32) uint64 {
+	if littleEndian() {
+		// Equals hashing append(b, binary.LittleEndian.AppendUint32(nil, t)...) over
+		// all t. It is safe: the bytes are those of tokens' own array, exactly as many
+		// as the array has, a byte has no alignment to break, and the view is only
+		// read and does not outlive the call.
+		b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
+		return xxhash.Sum64(b)
+	}
+	var buf [4 * maxBlockTokens]byte
+	for i, t := range tokens {
+		binary.LittleEndian.PutUint32(buf[4*i:], t)
+	}
+	return xxhash.Sum64(buf[:4*len(tokens)])
+}
+
+// littleEndian says whether memory holds words the way they are hashed. The
+// compiler knows the answer.
+func littleEndian() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }
+
+// writeHead writes a domain and a number, in nine bytes.
+func writeHead(d *xxhash.Digest, domain byte, n int) {
+	var b [9]byte
+	b[0] = domain
+	binary.LittleEndian.PutUint64(b[1:], uint64(n))
+	d.Write(b[:])
+}
+
+// writeField writes a string behind its domain and length, so that neither the
+// border between two fields nor their meaning can be forged by their contents.
+func writeField(d *xxhash.Digest, domain byte, s string) {
+	writeHead(d, domain, len(s))
+	d.WriteString(s)
+}
+
+// avalanche is XXH64's last step: a permutation in which every bit of x moves every
+// bit of the result.
+func avalanche(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xC2B2AE3D27D4EB4F
+	x ^= x >> 29
+	x *= 0x165667B19E3779F9
+	x ^= x >> 32
+	return x
+}
+
+// nonzero keeps zero free to mean "no block".
+func nonzero(x uint64) BlockHash {
+	if x == 0 {
+		return mixBlock
+	}
+	return BlockHash(x)
+}
 
 // Hashes returns the hashes of all full blocks of p, computing those that are
 // not known yet. The slice belongs to p and is valid until p's next Reset.
 //
 // O(tokens not hashed yet); allocates only to grow p. Not safe beside another
 // use of p.
-func (h Hasher) Hashes(p *Prompt) []BlockHash { return nil }
+func (h Hasher) Hashes(p *Prompt) []BlockHash { return p.grow(h, p.blocks(h)) }

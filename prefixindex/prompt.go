@@ -1,5 +1,10 @@
 package prefixindex
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Prompt is what a lookup is made for: a scope and tokens, with the block hashes
 // that lookups have needed so far. The zero value is an empty prompt; Reset makes
 // it another one and reuses its memory.
@@ -11,16 +16,40 @@ package prefixindex
 type Prompt struct {
 	scope  Scope
 	tokens []uint32
-	extras []Extra
+	text   []byte  // instead of tokens, if bytes
+	bytes  bool    // ResetBytes made it
+	extras []Extra // in the order of compareExtras
+
+	// What is known of the hashes: those of the first blocks, for one hasher. The
+	// zero hasher stands for none.
+	hasher Hasher
+	root   BlockHash
 	hashes []BlockHash
+	hashed int // extras that the known hashes include
 }
 
 // Reset makes p the prompt of these tokens, token ids as the engine counts them
 // after its chat template. tokens is kept, not copied, and must not change until
-// the next Reset; extras, in any order, are copied.
+// the next Reset; extras, in any order, are copied; one that began before the
+// prompt (At below zero) counts as beginning with it.
 //
-// O(extras), no hashing; allocates only to grow.
-func (p *Prompt) Reset(s Scope, tokens []uint32, extras ...Extra) {}
+// O(extras log extras), no hashing; allocates only to grow.
+func (p *Prompt) Reset(s Scope, tokens []uint32, extras ...Extra) {
+	p.reset(s)
+	p.tokens = tokens
+	p.extras = append(p.extras, extras...)
+	slices.SortFunc(p.extras, compareExtras)
+}
+
+// compareExtras orders extras by position; those at one position by contents, so
+// that the hash does not depend on the order in which a caller lists them.
+func compareExtras(a, b Extra) int {
+	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+}
+
+func (p *Prompt) reset(s Scope) {
+	*p = Prompt{scope: s, extras: p.extras[:0], hashes: p.hashes[:0]}
+}
 
 // ResetBytes makes p a prompt of plain bytes, for fleets whose router has no
 // tokens. A block is 4*BlockTokens bytes, and lengths in tokens count four bytes
@@ -29,18 +58,83 @@ func (p *Prompt) Reset(s Scope, tokens []uint32, extras ...Extra) {}
 // is kept, not copied.
 //
 // O(1), no hashing.
-func (p *Prompt) ResetBytes(s Scope, text []byte) {}
+func (p *Prompt) ResetBytes(s Scope, text []byte) {
+	p.reset(s)
+	p.text, p.bytes = text, true
+}
 
 // Extend replaces the tokens of p by longer ones that begin with them, such as
 // the prompt followed by the reply, and keeps the hashes. It is for the caller
 // to know that they do; a shorter slice truncates p.
 //
 // O(1), no hashing. tokens is kept, not copied. A prompt of bytes becomes empty.
-func (p *Prompt) Extend(tokens []uint32) {}
+func (p *Prompt) Extend(tokens []uint32) {
+	if p.bytes {
+		p.reset(p.scope)
+		return
+	}
+	p.tokens = tokens
+	if n := p.blocks(p.hasher); n < len(p.hashes) {
+		p.hashes = p.hashes[:n]
+		p.hashed, _ = slices.BinarySearchFunc(p.extras, n*p.hasher.blockTokens,
+			func(x Extra, at int) int { return cmp.Compare(x.At, at) })
+	}
+}
 
 // Scope returns the scope. O(1).
 func (p *Prompt) Scope() Scope { return p.scope }
 
 // Tokens returns the length of the prompt in tokens, including a last block
 // that is not full. O(1).
-func (p *Prompt) Tokens() int { return len(p.tokens) }
+func (p *Prompt) Tokens() int {
+	if p.bytes {
+		return (len(p.text) + 3) / 4
+	}
+	return len(p.tokens)
+}
+
+// blocks returns the number of full blocks.
+func (p *Prompt) blocks(h Hasher) int {
+	if h.blockTokens == 0 {
+		return 0
+	}
+	if p.bytes {
+		return len(p.text) / (4 * h.blockTokens)
+	}
+	return len(p.tokens) / h.blockTokens
+}
+
+// grow returns at least the first n hashes of p; n is at most p.blocks(h). It writes
+// to p only if some of them are not known yet for h, which is what lets readers
+// share a Prompt whose hashes are complete.
+func (p *Prompt) grow(h Hasher, n int) []BlockHash {
+	if p.hasher != h {
+		domain := byte(domainTokens)
+		if p.bytes {
+			domain = domainBytes
+		}
+		p.hasher, p.root = h, h.root(p.scope, domain)
+		p.hashes, p.hashed = p.hashes[:0], 0
+	}
+	if n <= len(p.hashes) {
+		return p.hashes
+	}
+	parent := p.root
+	if len(p.hashes) > 0 {
+		parent = p.hashes[len(p.hashes)-1]
+	}
+	for i := len(p.hashes); i < n; i++ {
+		if size := 4 * h.blockTokens; p.bytes {
+			parent = h.nextBytes(parent, p.text[i*size:(i+1)*size])
+		} else {
+			end := (i + 1) * h.blockTokens
+			first := p.hashed
+			for p.hashed < len(p.extras) && p.extras[p.hashed].At < end {
+				p.hashed++
+			}
+			parent = h.Next(parent, p.tokens[i*h.blockTokens:end], p.extras[first:p.hashed])
+		}
+		p.hashes = append(p.hashes, parent)
+	}
+	return p.hashes
+}

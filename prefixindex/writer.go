@@ -1,5 +1,10 @@
 package prefixindex
 
+import (
+	"fmt"
+	"time"
+)
+
 // EngineHash is an engine's own name for a block: an opaque handle, unique only
 // within one epoch of one owner and group.
 type EngineHash uint64
@@ -53,26 +58,117 @@ type Removal struct {
 }
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
-// and take the owner's lock; Writers of different owners run in parallel. Once
-// the epoch has ended they return ErrFenced and change nothing.
-type Writer struct{}
+// and take the lock of the index. Once the epoch has ended they return ErrFenced and
+// change nothing.
+type Writer struct{ epoch *epoch }
+
+// maxEngineBlockTokens bounds an engine's block size, in tokens.
+const maxEngineBlockTokens = 1 << 20
+
+// validate reports the first contradiction in s.
+func (e *epoch) validate(s *Span) error {
+	if err := validatePlace(s.Tier, s.Group); err != nil {
+		return err
+	}
+	minBlock := 1
+	if len(s.Tokens) == 0 {
+		minBlock = 0 // not needed to place by name
+	}
+	switch n := len(s.Tokens); {
+	case s.BlockTokens < minBlock || s.BlockTokens > maxEngineBlockTokens:
+		return fmt.Errorf("%w: BlockTokens is %d, want %d to %d", ErrSpan, s.BlockTokens, minBlock, maxEngineBlockTokens)
+	case n > 0 && n != len(s.Hashes)*s.BlockTokens:
+		return fmt.Errorf("%w: Tokens has %d, want %d for each of %d hashes", ErrSpan, n, s.BlockTokens, len(s.Hashes))
+	}
+	for _, x := range s.Extras {
+		if n := len(s.Tokens); n > 0 && (x.At < 0 || x.At >= n) {
+			return fmt.Errorf("%w: Extra.At is %d, want 0 to %d", ErrSpan, x.At, n-1)
+		}
+	}
+	clear(e.named)
+	if s.HasParent && len(s.Tokens) > 0 {
+		e.named[s.Parent] = struct{}{}
+	}
+	for i, hash := range s.Hashes {
+		if _, twice := e.named[hash]; twice {
+			return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(hash))
+		}
+		e.named[hash] = struct{}{}
+	}
+	return nil
+}
+
+func validatePlace(t Tier, group int) error {
+	if t > TierShared {
+		return fmt.Errorf("%w: Tier is %d, want 0 to %d", ErrSpan, t, TierShared)
+	}
+	if group < 0 {
+		return fmt.Errorf("%w: Group is %d, want 0 or more", ErrSpan, group)
+	}
+	return nil
+}
 
 // Writer begins a new epoch of the cache of one data-parallel rank (0 to 4,095)
 // of e, and ends the one before: once Writer has returned, no lookup reports
 // what that held. The new epoch is empty and its view is ViewNever. Errors are
 // ErrNotJoined, ErrFull, and a rank out of range.
 //
-// O(1) until the fence; sweeping what the old epoch held is done in steps by
-// later writes.
-func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) { return nil, errUnbuilt }
+// O(blocks that the old epoch held).
+func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	o, err := ix.open(e, rank, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{o.epoch}, nil
+}
+
+// begin takes the lock, checks the fence and sweeps out what has expired by now, which
+// it returns. Unless there is an error, the caller gives the lock back.
+func (w *Writer) begin() (now time.Time, err error) {
+	e := w.epoch
+	now = e.ix.options.Clock()
+	e.ix.mu.Lock()
+	if !e.ended {
+		e.expire(now)
+		return now, nil
+	}
+	e.stats.Fenced++
+	e.ix.past.Fenced++
+	e.ix.mu.Unlock()
+	return now, fmt.Errorf("%w: %q rank %d", ErrFenced, e.owner.member.name, e.owner.rank)
+}
 
 // Store records that the engine has cached the blocks of s. Blocks whose parent
 // the epoch does not know are parked. Errors are ErrFenced and ErrSpan: tokens
 // that are not BlockTokens for each hash, a hash that occurs twice or is its own
-// parent, a negative group, a tier or block size out of range.
+// parent, an extra outside the span, a negative group, a tier or block size out of
+// range.
 //
 // O(tokens); allocates only to grow.
-func (w *Writer) Store(s *Span) error { return errUnbuilt }
+func (w *Writer) Store(s *Span) error {
+	if _, err := w.begin(); err != nil {
+		return err
+	}
+	e := w.epoch
+	defer e.ix.mu.Unlock()
+	if err := e.validate(s); err != nil {
+		e.stats.Malformed++
+		return err
+	}
+	e.fed = true
+	if s.Whole {
+		e.whole(s)
+	}
+	if len(s.Tokens) > 0 {
+		e.store(s)
+	} else {
+		e.locate(s)
+	}
+	e.trim()
+	return nil
+}
 
 // Insert records that the first blocks blocks of p are in the cache, or all full
 // blocks if blocks is negative or larger than that. It is for tests and for
@@ -81,26 +177,83 @@ func (w *Writer) Store(s *Span) error { return errUnbuilt }
 // and they expire. A first Insert turns ViewNever to ViewAssumed.
 //
 // O(blocks); p belongs to the caller until it returns.
-func (w *Writer) Insert(p *Prompt, blocks int) error { return errUnbuilt }
+func (w *Writer) Insert(p *Prompt, blocks int) error {
+	now, err := w.begin()
+	if err != nil {
+		return err
+	}
+	defer w.epoch.ix.mu.Unlock()
+	w.epoch.insert(p, blocks, now)
+	return nil
+}
 
 // Remove takes one copy away for each hash. A hash of which nothing is held is
-// counted, and does not stop the others.
+// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a negative
+// group, a tier out of range.
 //
 // O(hashes), no allocation.
-func (w *Writer) Remove(r *Removal) error { return errUnbuilt }
+func (w *Writer) Remove(r *Removal) error {
+	if _, err := w.begin(); err != nil {
+		return err
+	}
+	e := w.epoch
+	defer e.ix.mu.Unlock()
+	if err := validatePlace(r.Tier, r.Group); err != nil {
+		e.stats.Malformed++
+		return err
+	}
+	for _, hash := range r.Hashes {
+		e.remove(handleKey{r.Group, hash}, r.Tier)
+	}
+	e.trim()
+	return nil
+}
 
 // Clear empties the cache on all tiers and groups, parked blocks included. The
 // epoch and its view go on.
 //
-// O(1) until the fence; sweeping is done in steps by later writes.
-func (w *Writer) Clear() error { return errUnbuilt }
+// O(own blocks).
+func (w *Writer) Clear() error {
+	if _, err := w.begin(); err != nil {
+		return err
+	}
+	e := w.epoch
+	defer e.ix.mu.Unlock()
+	e.empty()
+	e.stats.Clears++
+	return nil
+}
 
-// SetView says how far the owner's picture can be trusted from now on.
+// SetView says how far the owner's picture can be trusted from now on. Errors are
+// ErrFenced, and a view that is none.
 //
 // O(1).
-func (w *Writer) SetView(v View) error { return errUnbuilt }
+func (w *Writer) SetView(v View) error {
+	if v > ViewStale {
+		return fmt.Errorf("prefixindex: view is %d, want 0 to %d", v, ViewStale)
+	}
+	if _, err := w.begin(); err != nil {
+		return err
+	}
+	defer w.epoch.ix.mu.Unlock()
+	w.epoch.view = v
+	return nil
+}
 
 // Stats returns counts of this epoch. It works after the epoch has ended.
 //
-// O(1).
-func (w *Writer) Stats() Stats { return Stats{} }
+// O(1), and what has expired.
+func (w *Writer) Stats() Stats {
+	e := w.epoch
+	now := e.ix.options.Clock()
+	e.ix.mu.Lock()
+	defer e.ix.mu.Unlock()
+	e.expire(now)
+	s := e.stats
+	s.Blocks, s.Holdings = e.holdings, e.holdings
+	s.Handles, s.Orphans = len(e.handles), e.orphans
+	if !e.ended {
+		s.Endpoints, s.Owners = 1, 1
+	}
+	return s
+}
