@@ -2,97 +2,232 @@ package kvevents
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"time"
-
-	"github.com/warmroute/warmroute/prefixindex"
 )
-
-var errUnbuilt = errors.New("kvevents: not built")
 
 // ErrPayload means that a payload is no batch of events: truncated, past a limit,
 // or something else. Nothing of it was applied.
 var ErrPayload = errors.New("kvevents: malformed payload")
 
-// Kind is what an Event says.
-type Kind uint8
-
-// The kinds of events.
+// What a payload may claim. An engine's largest batches are far below; whoever is
+// above is refused before anything is allocated for it.
 const (
-	Stored  Kind = iota + 1 // blocks are cached
-	Removed                 // a copy of each block is gone
-	Cleared                 // the whole cache is empty
+	maxPayload     = 64 << 20
+	maxEvents      = 100_000   // in a batch
+	maxEventItems  = 2_000_000 // hashes, and tokens, in an event
+	maxBatchExtras = 1 << 18
 )
 
-// Event is one decoded event. Its slices alias the payload or the Batch and are
-// valid until the next Decode into that Batch.
-type Event struct {
-	Kind   Kind
-	Hashes []prefixindex.EngineHash // of Stored and Removed
-
-	// Of Stored.
-	Parent      prefixindex.EngineHash
-	HasParent   bool
-	Tokens      []uint32
-	BlockTokens int
-	LoRAName    []byte // nil: none
-	LoRAID      int64
-	HasLoRAID   bool
-	Salt        []byte // nil: none that the event names by itself
-	Extras      []Extra
-	SpecKind    []byte // attention kind of the group; nil: not said
-	Window      int    // of a sliding window, in tokens; 0: not said
-
-	// Of Stored and Removed.
-	Medium    []byte // where the copies live, as sent; nil: not said, which is the GPU
-	Group     int
-	HasGroup  bool
-	Locality  []byte // nil: not said
-	Ownership []byte // nil: not said
-}
-
-// Extra is an element of an event's extra keys: something besides tokens that a
-// block depends on.
-type Extra struct {
-	Block     int // place in Event.Hashes of the block that lists it
-	Shape     ExtraShape
-	ID        []byte
-	Offset    int // where the item begins, in tokens from the block's start; may be negative
-	HasOffset bool
-}
-
-// ExtraShape is the shape in which an Extra was sent.
-type ExtraShape uint8
-
-// The shapes of extras.
-const (
-	ExtraString ExtraShape = iota // a bare string: LoRA name, salt, or an item without offset
-	ExtraItem                     // an identifier with an offset
-	ExtraDigest                   // bytes
-)
-
-// Batch is a decoded payload. The zero Batch is ready for Decode, which reuses its
-// memory.
-type Batch struct {
-	Time    time.Time // when the engine assembled it
-	Rank    int       // data-parallel rank that the payload names
-	HasRank bool
-	Events  []Event
-
-	Unknown   int // events skipped for an unknown tag
-	Malformed int // events skipped for a missing, wrong or contradictory field
-}
-
-// Decoder reads payloads. The zero Decoder is ready; it holds options only and is
-// safe for concurrent use with different batches.
+// Decoder reads payloads. The zero Decoder reads vLLM's, and SGLang's as far as they
+// tell themselves apart; the options are for dialects that do not. It holds options
+// only and is safe for concurrent use with different batches.
 type Decoder struct {
 	// ZeroParent says that a parent hash of 0 means none, as some simulators send it.
-	// For vLLM itself 0 is a hash like any other.
+	// For the engines 0 is a hash like any other. Do not set it for a simulator that
+	// sends 0 for every parent: blocks from the middle of prompts would pass for their
+	// beginnings.
 	ZeroParent bool
+
+	// HeadBytes says that a hash sent as bytes stands for its first 8 bytes and not,
+	// as vLLM's, for its last. It matters only for an engine that mixes both forms.
+	HeadBytes bool
+
+	// SaltSlot says that a text in slot 7 of a positional BlockStored is a cache salt,
+	// as in some forks of SGLang, and not vLLM's LoRA name. A map in that slot is
+	// always taken for SGLang's.
+	SaltSlot bool
 }
 
 // Decode replaces b by the batch in payload. An error wraps ErrPayload and leaves b
 // without events; bad events within a good batch are counted in b and skipped.
 //
+// Limits: 64 MiB of payload, 100,000 events, 2,000,000 hashes and as many tokens in
+// an event. Values that are skipped may be nested to any depth.
+//
 // O(len(payload)), one pass, no recursion on the input; allocates only to grow b,
 // and never more than a small multiple of len(payload).
-func (d *Decoder) Decode(payload []byte, b *Batch) error { return errUnbuilt }
+func (d *Decoder) Decode(payload []byte, b *Batch) error {
+	b.reset()
+	if len(payload) > maxPayload {
+		return fmt.Errorf("%w: %d bytes, want at most %d", ErrPayload, len(payload), maxPayload)
+	}
+	p := parser{reader: reader{b: payload}, d: d, out: b}
+	what := p.envelope()
+	if what == "" && p.left() > 0 {
+		what = "bytes after the batch"
+	}
+	if what != "" {
+		at := min(p.i, len(payload))
+		b.reset()
+		return fmt.Errorf("%w: %s at byte %d of %d", ErrPayload, what, at, len(payload))
+	}
+	return nil
+}
+
+// parser decodes one payload into one batch.
+type parser struct {
+	reader
+	d     *Decoder
+	out   *Batch
+	lists int // of extras in the event at hand: one for each of its blocks
+}
+
+// The fields of the envelope, by slot.
+const (
+	slotTime = iota
+	slotEvents
+	slotRank
+)
+
+// envelope reads the whole batch. It returns what is wrong with it, or "".
+func (p *parser) envelope() string {
+	c := p.peek()
+	if isDict(c) {
+		return p.namedEnvelope()
+	}
+	n, ok := p.array()
+	if !ok || n <= slotEvents {
+		return "no batch"
+	}
+	for slot := range n {
+		if what := p.batchField(slot); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// namedEnvelope reads a batch that is a map.
+func (p *parser) namedEnvelope() string {
+	n, ok := p.dict()
+	if !ok {
+		return "no batch"
+	}
+	seen := false
+	for range n {
+		key, ok := p.str()
+		if !ok {
+			return "no key"
+		}
+		slot := slotRank + 1
+		switch string(key) {
+		case "ts":
+			slot = slotTime
+		case "events":
+			if seen {
+				return "events for the second time"
+			}
+			seen = true
+			slot = slotEvents
+		case "data_parallel_rank", "attn_dp_rank", "dp_rank":
+			slot = slotRank
+		}
+		if what := p.batchField(slot); what != "" {
+			return what
+		}
+	}
+	if !seen {
+		return "no events"
+	}
+	return ""
+}
+
+// batchField reads one field of the envelope.
+func (p *parser) batchField(slot int) string {
+	switch slot {
+	case slotTime:
+		if p.null() {
+			return ""
+		}
+		ts, ok := p.number()
+		if !ok {
+			return "no time"
+		}
+		p.out.Time = unixTime(ts)
+		return ""
+	case slotEvents:
+		return p.events()
+	case slotRank:
+		if p.null() {
+			return ""
+		}
+		at := p.i
+		if rank, ok := p.int(0, math.MaxInt32); ok {
+			p.out.Rank, p.out.HasRank = int(rank), true
+			return ""
+		}
+		p.i = at
+	}
+	p.out.UnknownFields++
+	if !p.skip() {
+		return "truncated"
+	}
+	return ""
+}
+
+// unixTime turns seconds into a Time; what is no time of this age becomes the zero
+// one.
+func unixTime(ts float64) time.Time {
+	if !(ts > 0 && ts < 1<<34) {
+		return time.Time{}
+	}
+	sec, frac := math.Modf(ts)
+	return time.Unix(int64(sec), int64(frac*1e9))
+}
+
+func (p *parser) events() string {
+	n, ok := p.array()
+	if !ok {
+		return "no list of events"
+	}
+	if n > maxEvents {
+		return fmt.Sprintf("%d events, want at most %d,", n, maxEvents)
+	}
+	for range n {
+		start, hashes, tokens, extras := p.i, len(p.out.hashes), len(p.out.tokens), len(p.out.extras)
+		fields := p.out.UnknownFields
+		verdict := p.element()
+		if verdict == eventKept {
+			continue
+		}
+		// The arenas may be new ones, with less in them than the old had.
+		p.out.hashes = p.out.hashes[:min(hashes, len(p.out.hashes))]
+		p.out.tokens = p.out.tokens[:min(tokens, len(p.out.tokens))]
+		p.out.extras = p.out.extras[:min(extras, len(p.out.extras))]
+		p.out.UnknownFields = fields
+		p.i = start
+		if !p.skip() {
+			return "truncated"
+		}
+		if verdict == eventUnknown {
+			p.out.Unknown++
+		} else {
+			p.out.Malformed++
+		}
+	}
+	return ""
+}
+
+// element reads one element of the list of events: an event, or bytes that hold one,
+// as a file-system backend sends them.
+func (p *parser) element() verdict {
+	if !isBin(p.peek()) {
+		return p.event()
+	}
+	inner, ok := p.bin()
+	if !ok {
+		return eventMalformed
+	}
+	outer := p.reader
+	p.reader = reader{b: inner}
+	v := p.event()
+	whole := p.left() == 0
+	p.reader = outer
+	if v == eventKept && !whole {
+		p.out.Events = p.out.Events[:len(p.out.Events)-1]
+		return eventMalformed
+	}
+	return v
+}

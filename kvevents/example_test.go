@@ -2,6 +2,8 @@ package kvevents_test
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
 	"io"
 
 	"github.com/warmroute/warmroute/kvevents"
@@ -10,7 +12,7 @@ import (
 
 // Frames that come over a channel, as from a message queue.
 func ExampleSubscriber() {
-	ix, err := prefixindex.New(prefixindex.Options{})
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
 	if err != nil {
 		panic(err)
 	}
@@ -38,8 +40,24 @@ func ExampleSubscriber() {
 	if err != nil {
 		panic(err)
 	}
-	close(frames)
+	go func() {
+		defer close(frames)
+		// A batch as vLLM 0.11 sends it: two blocks of four tokens, 1 to 8.
+		payload, _ := hex.DecodeString("93cb41da13b8602000009197ab426c6f636b53746f72656492" +
+			"cf1e0b2e028ef071cbcfefad121d154ab2d6c0980102030405060708" + "04c0a347505500")
+		frames <- kvevents.Frame{Seq: 0, Payload: payload}
+	}()
 	if err := sub.Run(context.Background()); err != nil {
 		panic(err)
 	}
+
+	var prompt prefixindex.Prompt
+	var match prefixindex.Match
+	prompt.Reset(prefixindex.Scope{Model: "llama"}, []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+	ix.Match(&prompt, &match)
+	fmt.Println("tokens cached:", match.Of(ep).GPU)
+	fmt.Println("batches applied:", sub.Stats().Batches)
+	// Output:
+	// tokens cached: 8
+	// batches applied: 1
 }

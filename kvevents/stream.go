@@ -22,6 +22,7 @@ type Step struct {
 // arrive, and steps come out in the order in which they must be taken. The zero
 // Stream is ready and takes any first number. One goroutine at a time.
 type Stream struct {
+	steps   []Step // to be taken, first first
 	next    uint64
 	started bool
 	view    prefixindex.View
@@ -32,13 +33,40 @@ type Stream struct {
 // Next, until that has no more, before the next frame is given.
 //
 // O(1).
-func (s *Stream) Live(f Frame) {}
+func (s *Stream) Live(f Frame) {
+	s.stats.Frames++
+	missing := f.Seq - s.next
+	if s.started && f.Seq < s.next {
+		s.stats.Restarts++
+		s.steps = append(s.steps, Step{Action: Begin})
+		s.view = prefixindex.ViewLive
+		missing = f.Seq
+	}
+	switch {
+	case missing > 0:
+		s.stats.Gaps++
+		s.stats.Missing += missing
+		s.view = prefixindex.ViewGap
+	case !s.started:
+		s.view = prefixindex.ViewLive
+	}
+	s.started = true
+	s.next = f.Seq + 1
+	s.steps = append(s.steps, Step{Action: Apply, Frame: f})
+}
 
 // Next returns the next step, or false if there is none for now. A step that was
 // returned counts as taken.
 //
 // O(1).
-func (s *Stream) Next() (Step, bool) { return Step{}, false }
+func (s *Stream) Next() (Step, bool) {
+	if len(s.steps) == 0 {
+		return Step{}, false
+	}
+	step := s.steps[0]
+	s.steps = s.steps[:copy(s.steps, s.steps[1:])]
+	return step, true
+}
 
 // View returns what the numbers so far let one believe. O(1).
 func (s *Stream) View() prefixindex.View { return s.view }
