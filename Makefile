@@ -65,6 +65,8 @@ quickstart: ## Two fake engines, three routing policies, a table
 
 # --- benchmarks ------------------------------------------------------------------
 
+include bench/targets.mk
+
 # --- what the targets above need -------------------------------------------------
 
 .PHONY: libzmq
