@@ -13,7 +13,7 @@ import (
 	"github.com/warmroute/warmroute/kvevents"
 )
 
-// ErrRestarted: the engine restarted while the request was under way.
+// ErrRestarted means that the engine restarted while the request was under way.
 var ErrRestarted = errors.New("enginetest: engine restarted")
 
 // Engine is a fake inference server: a Pool, a scheduler with a stated model

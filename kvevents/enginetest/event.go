@@ -3,6 +3,7 @@ package enginetest
 // Kind says what an Event reports.
 type Kind uint8
 
+// The kinds are vLLM's three events.
 const (
 	Stored  Kind = iota + 1 // blocks became usable for later prompts
 	Removed                 // one physical copy of each named block is gone

@@ -9,7 +9,7 @@ import (
 	"github.com/warmroute/warmroute/kvevents"
 )
 
-// ErrClosed: the engine, or the subscription, was closed.
+// ErrClosed means that the engine, or the subscription, was closed.
 var ErrClosed = errors.New("enginetest: closed")
 
 // feed numbers batches, keeps the latest and hands them to subscribers. The

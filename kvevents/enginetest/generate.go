@@ -8,11 +8,12 @@ import (
 )
 
 var (
-	// ErrRequest: the request cannot be served by any engine of this
-	// configuration; the message says why.
+	// ErrRequest means that no engine of this configuration can serve the
+	// request; the message says why.
 	ErrRequest = errors.New("enginetest: invalid request")
 
-	// ErrModel: neither the served model nor one of its adapters.
+	// ErrModel means a name that is neither the served model's nor that of one
+	// of its adapters.
 	ErrModel = errors.New("enginetest: no such model")
 )
 

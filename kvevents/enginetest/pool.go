@@ -7,17 +7,17 @@ import (
 )
 
 var (
-	// ErrNoBlocks: not enough free blocks now; the request must wait, or a
-	// running one must give its blocks back. Nothing was changed.
+	// ErrNoBlocks means that too few blocks are free now: the request must wait,
+	// or a running one must give its blocks back. Nothing was changed.
 	ErrNoBlocks = errors.New("enginetest: no free blocks")
 
-	// ErrInUse: the cache cannot be reset while sequences are open.
+	// ErrInUse means that the cache cannot be reset while sequences are open.
 	ErrInUse = errors.New("enginetest: blocks in use")
 
-	// ErrFreed: the sequence was freed before.
+	// ErrFreed means that the sequence was freed before.
 	ErrFreed = errors.New("enginetest: sequence freed")
 
-	// ErrOptions: an option is out of its range; the message names it.
+	// ErrOptions means that an option is out of its range; the message names it.
 	ErrOptions = errors.New("enginetest: invalid option")
 )
 

@@ -27,7 +27,7 @@ const (
 	vocab    = tok3 + 1<<24
 )
 
-// ErrToken: a token id that no text encodes to.
+// ErrToken means a token id that no text encodes to.
 var ErrToken = errors.New("enginetest: not a token of this tokenizer")
 
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

@@ -11,15 +11,15 @@ import (
 type Form uint8
 
 const (
-	// FormMap: vLLM 0.24 and later. Events are maps with the key "type";
+	// FormMap is of vLLM 0.24 and later: events are maps with the key "type";
 	// optional fields that are nil are left out.
 	FormMap Form = iota
-	// FormPositional: vLLM 0.22 and 0.23. Events are arrays, BlockStored of 12.
+	// FormPositional is of vLLM 0.22 and 0.23: events are arrays, BlockStored of 12.
 	FormPositional
-	// FormMedium: an older array form, BlockStored of 7, ending at the medium.
+	// FormMedium is an older array form, BlockStored of 7, ending at the medium.
 	FormMedium
-	// FormFirst: the first release. BlockStored of 6, signed hashes, no medium
-	// on removals, no rank in the batch.
+	// FormFirst is of the first release: BlockStored of 6, signed hashes, no
+	// medium on removals, no rank in the batch.
 	FormFirst
 )
 
