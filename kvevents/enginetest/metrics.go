@@ -31,28 +31,24 @@ func (e *Engine) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	e.unlock()
 
 	m := metricsText{labels: fmt.Sprintf("engine=\"%d\",model_name=%s", e.o.Rank, labelValue(e.o.Model))}
-	m.family("vllm:num_requests_running", "gauge", "Requests that prefill or decode.", float64(running))
-	m.family("vllm:num_requests_waiting", "gauge", "Requests that wait to be admitted.", float64(waiting))
+	m.gauge("vllm:num_requests_running", "Requests that prefill or decode.", float64(running))
+	m.gauge("vllm:num_requests_waiting", "Requests that wait to be admitted.", float64(waiting))
 	m.head("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.")
-	for _, state := range []string{"awake", "weights_offloaded", "discard_all"} {
-		v := 0.0
-		if state == "awake" {
-			v = 1
-		}
-		m.sample("vllm:engine_sleep_state", fmt.Sprintf(`sleep_state="%s"`, state), v)
-	}
-	m.family("vllm:kv_cache_usage_perc", "gauge", "Share of the blocks that requests use, 0 to 1.", 1-float64(free)/float64(capacity))
-	m.family("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache.", float64(s.QueriedTokens))
-	m.family("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", float64(s.CachedTokens))
-	m.family("vllm:num_preemptions_total", "counter", "Running requests that lost their blocks.", float64(s.Preemptions))
-	m.family("vllm:prompt_tokens_total", "counter", "Tokens of prompts whose prefill is done.", float64(s.PromptTokens))
-	m.family("vllm:generation_tokens_total", "counter", "Tokens generated.", float64(s.GeneratedTokens))
+	m.sample("vllm:engine_sleep_state", `sleep_state="awake"`, 1)
+	m.sample("vllm:engine_sleep_state", `sleep_state="weights_offloaded"`, 0)
+	m.sample("vllm:engine_sleep_state", `sleep_state="discard_all"`, 0)
+	m.gauge("vllm:kv_cache_usage_perc", "Share of the blocks in use, 0 to 1.", 1-float64(free)/float64(capacity))
+	m.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.", s.QueriedTokens)
+	m.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache.", s.CachedTokens)
+	m.counter("vllm:num_preemptions_total", "Running requests that lost their blocks.", s.Preemptions)
+	m.counter("vllm:prompt_tokens_total", "Tokens of prompts whose prefill is done.", s.PromptTokens)
+	m.counter("vllm:generation_tokens_total", "Tokens generated.", s.GeneratedTokens)
 	m.head("vllm:cache_config_info", "gauge", "The cache's configuration, in labels.")
 	m.sample("vllm:cache_config_info", fmt.Sprintf(
 		`block_size="%d",cache_dtype="auto",enable_prefix_caching="True",num_gpu_blocks="%d",sliding_window="None"`,
 		e.o.BlockTokens, capacity), 1)
 	if len(adapted) > 0 {
-		m.head("vllm:lora_requests_info", "gauge", "Unix time at which the adapters in the labels were the ones in use.")
+		m.head("vllm:lora_requests_info", "gauge", "Unix time at which these adapters had requests.")
 		for _, labels := range slices.Sorted(maps.Keys(adapted)) {
 			m.sample("vllm:lora_requests_info", labels, adapted[labels])
 		}
@@ -67,25 +63,24 @@ func (e *Engine) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 // observeAdapters records which adapters have requests now, from the first use
 // of any on.
 func (e *Engine) observeAdapters() {
-	used := [2]map[string]bool{{}, {}} // waiting, running
-	e.sched.each(func(r *request, running bool) {
-		if r.scope.Adapter == "" {
-			return
-		}
-		if running {
-			used[1][r.scope.Adapter] = true
-		} else {
-			used[0][r.scope.Adapter] = true
+	running, waiting := map[string]bool{}, map[string]bool{}
+	e.sched.each(func(r *request, runs bool) {
+		switch {
+		case r.scope.Adapter == "":
+		case runs:
+			running[r.scope.Adapter] = true
+		default:
+			waiting[r.scope.Adapter] = true
 		}
 	})
-	if e.adapted == nil && len(used[0])+len(used[1]) == 0 {
+	if e.adapted == nil && len(running)+len(waiting) == 0 {
 		return
 	}
 	names := func(set map[string]bool) string {
 		return labelValue(strings.Join(slices.Sorted(maps.Keys(set)), ","))
 	}
 	labels := fmt.Sprintf("max_lora=\"%d\",running_lora_adapters=%s,waiting_lora_adapters=%s",
-		len(e.o.Adapters), names(used[1]), names(used[0]))
+		len(e.o.Adapters), names(running), names(waiting))
 	if e.adapted == nil {
 		e.adapted = make(adapterSeries)
 	}
@@ -115,9 +110,14 @@ func (m *metricsText) sample(name, labels string, v float64) {
 	fmt.Fprintf(m, "%s{%s,%s} %s\n", name, m.labels, labels, number(v))
 }
 
-func (m *metricsText) family(name, kind, help string, v float64) {
-	m.head(name, kind, help)
+func (m *metricsText) gauge(name, help string, v float64) {
+	m.head(name, "gauge", help)
 	fmt.Fprintf(m, "%s{%s} %s\n", name, m.labels, number(v))
+}
+
+func (m *metricsText) counter(name, help string, v uint64) {
+	m.head(name, "counter", help)
+	fmt.Fprintf(m, "%s{%s} %s\n", name, m.labels, number(float64(v)))
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
