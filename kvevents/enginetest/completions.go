@@ -115,7 +115,7 @@ func parsePrompt(raw json.RawMessage) ([]uint32, error) {
 	}
 	var tokens []uint32
 	if err := json.Unmarshal(raw, &tokens); err != nil {
-		return nil, fmt.Errorf("%w: prompt: token ids must be integers from 0 to 4294967295: %v", ErrRequest, err)
+		return nil, fmt.Errorf("%w: prompt: token ids must be integers from 0 to 4294967295: %w", ErrRequest, err)
 	}
 	return tokens, nil
 }
@@ -134,7 +134,10 @@ func parseMessages(in []chatMessage) ([]Message, error) {
 		if len(m.Content) == 0 || json.Unmarshal(m.Content, &out[i].Content) == nil {
 			continue
 		}
-		var parts []struct{ Type, Text string }
+		var parts []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}
 		if err := json.Unmarshal(m.Content, &parts); err != nil {
 			return nil, fmt.Errorf("%w: messages[%d].content must be a string or a list of parts", ErrRequest, i)
 		}
@@ -148,7 +151,11 @@ func parseMessages(in []chatMessage) ([]Message, error) {
 	return out, nil
 }
 
-func (e *Engine) serveGeneration(w http.ResponseWriter, r *http.Request, body *generationBody, prompt []uint32, chat bool) {
+// serveGeneration answers both completion endpoints, whose bodies differ in how
+// they carry text.
+func (e *Engine) serveGeneration(
+	w http.ResponseWriter, r *http.Request, body *generationBody, prompt []uint32, chat bool,
+) {
 	q := Request{Model: body.Model, Prompt: prompt, MaxTokens: 16, Salt: body.CacheSalt}
 	if body.MaxTokens != nil {
 		q.MaxTokens = *body.MaxTokens
@@ -165,6 +172,7 @@ func (e *Engine) serveGeneration(w http.ResponseWriter, r *http.Request, body *g
 		return
 	}
 
+	byLength := "length" // how every reply ends
 	res := e.response(body.Model, chat)
 	var sse *sseWriter
 	if body.Stream {
@@ -225,9 +233,6 @@ func (e *Engine) serveGeneration(w http.ResponseWriter, r *http.Request, body *g
 	whole.Usage = &u
 	writeJSON(w, http.StatusOK, whole)
 }
-
-// byLength is how every reply ends.
-var byLength = "length"
 
 // response is the part that every chunk of one response repeats.
 func (e *Engine) response(model string, chat bool) *generationResponse {

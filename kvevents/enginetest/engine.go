@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -267,11 +268,7 @@ func (e *Engine) CachedTokens(tokens []uint32, scope Scope) int {
 func (e *Engine) Resident() map[uint64]int {
 	e.lock()
 	defer e.unlock()
-	resident := make(map[uint64]int)
-	for h, copies := range e.sched.pool.Resident() {
-		resident[h] = copies
-	}
-	return resident
+	return maps.Collect(e.sched.pool.Resident())
 }
 
 // Close ends the engine: requests under way and later fail with ErrClosed (503

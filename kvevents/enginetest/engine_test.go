@@ -24,9 +24,9 @@ func newEngine(t *testing.T, o enginetest.Options) *enginetest.Engine {
 	return e
 }
 
-func generate(t *testing.T, e *enginetest.Engine, prompt []uint32, max int) enginetest.Result {
+func generate(t *testing.T, e *enginetest.Engine, prompt []uint32, maxTokens int) enginetest.Result {
 	t.Helper()
-	res, err := e.Generate(t.Context(), enginetest.Request{Prompt: prompt, MaxTokens: max})
+	res, err := e.Generate(t.Context(), enginetest.Request{Prompt: prompt, MaxTokens: maxTokens})
 	if err != nil {
 		t.Error(err) // not require: called from goroutines too
 	}
@@ -487,7 +487,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	s := e.Stats()
-	require.EqualValues(t, s.Requests, s.Finished+s.Aborted)
+	require.Equal(t, s.Requests, s.Finished+s.Aborted)
 	require.Equal(t, 256, s.FreeBlocks)
 	require.EqualValues(t, s.Batches, sub.Buffered())
 	e.Close()

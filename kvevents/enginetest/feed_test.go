@@ -18,7 +18,7 @@ import (
 // unpack decodes one msgpack value of the kinds that payloads have: integers
 // as uint64 bits, arrays as []any, maps as map[string]any.
 func unpack(b []byte) (any, []byte) {
-	uint := func(n int) uint64 {
+	integer := func(n int) uint64 {
 		var full [8]byte
 		copy(full[8-n:], b[1:1+n])
 		b = b[1+n:]
@@ -54,15 +54,15 @@ func unpack(b []byte) (any, []byte) {
 	case c == 0xc0:
 		return nil, b[1:]
 	case c == 0xc4, c == 0xd9:
-		return text(int(uint(1)))
+		return text(int(integer(1)))
 	case c == 0xcb:
-		return math.Float64frombits(uint(8)), b
+		return math.Float64frombits(integer(8)), b
 	case c == 0xcc, c == 0xcd, c == 0xce, c == 0xcf:
-		return uint(1 << (c - 0xcc)), b
+		return integer(1 << (c - 0xcc)), b
 	case c == 0xd3:
-		return uint(8), b
+		return integer(8), b
 	case c == 0xdc:
-		return list(int(uint(2)))
+		return list(int(integer(2)))
 	default:
 		panic(fmt.Sprintf("byte %#x", c))
 	}

@@ -69,9 +69,10 @@ func (o *Options) validate() error {
 	bad := func(field string, value any, want string) error {
 		return fmt.Errorf("%w: %s is %v, want %s", ErrOptions, field, value, want)
 	}
+	capacity := o.Blocks * o.BlockTokens
 	switch {
-	case o.MaxModelTokens < 2 || o.MaxModelTokens > o.Blocks*o.BlockTokens:
-		return bad("MaxModelTokens", o.MaxModelTokens, fmt.Sprintf("2 to Blocks*BlockTokens, %d", o.Blocks*o.BlockTokens))
+	case o.MaxModelTokens < 2 || o.MaxModelTokens > capacity:
+		return bad("MaxModelTokens", o.MaxModelTokens, fmt.Sprintf("2 to Blocks*BlockTokens, %d", capacity))
 	case !(o.PrefillTokensPerSecond >= 1e-3) || math.IsInf(o.PrefillTokensPerSecond, 1):
 		return bad("PrefillTokensPerSecond", o.PrefillTokensPerSecond, "0.001 or more, finite")
 	case o.DecodeStep < time.Microsecond || o.DecodeStep > time.Hour:

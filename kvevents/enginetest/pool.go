@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 var (
@@ -118,7 +119,7 @@ func (p *Pool) Open(tokens []uint32, scope Scope) (*Sequence, error) {
 	s := &Sequence{
 		pool:   p,
 		scope:  scope,
-		tokens: tokens[:len(tokens):len(tokens)],
+		tokens: slices.Clip(tokens),
 		blocks: make([]int32, 0, total),
 		last:   p.root,
 	}
@@ -238,8 +239,7 @@ func (s *Sequence) Free() {
 	}
 	s.pool = nil
 	p.changes++
-	for i := len(s.blocks) - 1; i >= 0; i-- {
-		id := s.blocks[i]
+	for _, id := range slices.Backward(s.blocks) {
 		b := &p.blocks[id]
 		if b.refs--; b.refs > 0 {
 			continue

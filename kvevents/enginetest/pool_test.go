@@ -380,6 +380,8 @@ func TestPoolAgainstModel(t *testing.T) {
 						names[h] = key(s.scope, s.tokens[:4*(e.First+i+1)])
 						gotStored = append(gotStored, names[h])
 					}
+				default:
+					require.Fail(t, "unexpected event", "%+v", e)
 				}
 			}
 			require.Equal(t, removed, gotRemoved)
@@ -399,15 +401,15 @@ func TestPoolAgainstModel(t *testing.T) {
 				if ok {
 					require.Equal(t, hit, pool.CachedTokens(prompt, scopes[which]))
 				}
-				real, err := pool.Open(prompt, scopes[which])
+				got, err := pool.Open(prompt, scopes[which])
 				require.Equal(t, ok, err == nil)
 				if !ok {
 					require.Empty(t, rec.take())
 					continue
 				}
-				require.Equal(t, hit, real.CachedTokens())
+				require.Equal(t, hit, got.CachedTokens())
 				expect(removed, nil, s)
-				open = append(open, &pair{real: real, model: s})
+				open = append(open, &pair{real: got, model: s})
 			case len(open) == 0:
 			case op < 6:
 				p := open[rng.IntN(len(open))]

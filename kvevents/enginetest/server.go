@@ -151,7 +151,7 @@ func (e *Engine) checkModel(name string) error {
 
 func decode(w http.ResponseWriter, r *http.Request, body any) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(body); err != nil {
-		return fmt.Errorf("%w: body: %v", ErrRequest, err)
+		return fmt.Errorf("%w: body: %w", ErrRequest, err)
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func events(t *testing.T, url, body string) []string {
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	var out []string
-	for _, event := range strings.Split(strings.TrimSuffix(string(data), "\n\n"), "\n\n") {
+	for event := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n\n"), "\n\n") {
 		require.True(t, strings.HasPrefix(event, "data: "), event)
 		out = append(out, strings.TrimPrefix(event, "data: "))
 	}
@@ -422,7 +422,7 @@ func TestRestartWithoutConnection(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		e.ServeHTTP(rec, httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt":"a b","max_tokens":10000}`)))
+		e.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":"a b","max_tokens":10000}`)))
 	}()
 	require.Eventually(t, func() bool { return e.Stats().Running == 1 }, 5*time.Second, time.Millisecond)
 	require.NoError(t, e.Restart())
@@ -436,7 +436,7 @@ func TestClientDisconnects(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		body := fmt.Sprintf(`{"prompt":"a b","max_tokens":10000,"stream":%v}`, stream)
-		req, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/completions", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/completions", strings.NewReader(body))
 		require.NoError(t, err)
 		done := make(chan struct{})
 		go func() {
@@ -471,7 +471,7 @@ func TestConcurrentHTTP(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			data, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != 200 || i%2 == 0 && !bytes.HasSuffix(data, []byte("data: [DONE]\n\n")) {
+			if err != nil || resp.StatusCode != http.StatusOK || i%2 == 0 && !bytes.HasSuffix(data, []byte("data: [DONE]\n\n")) {
 				t.Errorf("status %d, error %v, body ends %q", resp.StatusCode, err, data[max(0, len(data)-40):])
 			}
 		})

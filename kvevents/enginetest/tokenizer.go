@@ -37,7 +37,7 @@ func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 func Tokenize(text string) []uint32 { return appendTokenized(nil, text) }
 
 func appendTokenized(dst []uint32, text string) []uint32 {
-	for len(text) > 0 {
+	for text != "" {
 		n := 1
 		for n < 3 && n < len(text) && !isSpace(text[n]) {
 			n++

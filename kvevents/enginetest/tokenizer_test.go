@@ -1,6 +1,7 @@
 package enginetest_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,9 +34,11 @@ func TestChatTemplateIsPrefixStable(t *testing.T) {
 	chat := []enginetest.Message{{Role: "system", Content: "be brief"}, {Role: "user", Content: "hi"}}
 	before := enginetest.TokenizeChat(chat, true)
 	for _, reply := range []string{" ab cd", "", "no space first"} {
-		next := append(chat[:2:2], enginetest.Message{Role: "assistant", Content: reply}, enginetest.Message{Role: "user", Content: "more"})
-		after := enginetest.TokenizeChat(next, true)
-		begin := append(before[:len(before):len(before)], enginetest.Tokenize(reply)...)
+		after := enginetest.TokenizeChat(slices.Concat(chat, []enginetest.Message{
+			{Role: "assistant", Content: reply},
+			{Role: "user", Content: "more"},
+		}), true)
+		begin := slices.Concat(before, enginetest.Tokenize(reply))
 		require.Equal(t, begin, after[:len(begin)])
 	}
 }

@@ -1,6 +1,7 @@
 package enginetest_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"strings"
 	"testing"
@@ -114,7 +115,7 @@ func TestWireDigests(t *testing.T) {
 	e := enginetest.Event{Kind: enginetest.Removed, Hashes: []uint64{0x1e0b2e028ef071cb}}
 	for _, form := range []enginetest.Form{enginetest.FormMap, enginetest.FormPositional, enginetest.FormMedium} {
 		got := enginetest.Wire{Form: form, Digests: true}.Append(nil, &enginetest.Batch{Events: []enginetest.Event{e}})
-		i := strings.Index(string(got), "\xc4\x20")
+		i := bytes.Index(got, []byte("\xc4\x20"))
 		require.Positive(t, i)
 		require.Equal(t, "1e0b2e028ef071cb", hex.EncodeToString(got[i+26:i+34]))
 	}
