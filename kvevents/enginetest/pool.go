@@ -172,38 +172,15 @@ func (s *Sequence) CachedTokens() int { return s.cached }
 // whose hash is cached already becomes a further copy of it. Cost: one hash
 // for each new full block.
 func (s *Sequence) Compute() {
-	if s.pool != nil {
-		s.commit(len(s.tokens) / s.pool.blockTokens)
-	}
-}
-
-// Append is one decoding step: it computes token, the one that was sampled
-// last, and takes a new block for it when the last is full. A block that it
-// fills is announced. On ErrNoBlocks nothing has changed and the step can be
-// tried again. Amortised O(1).
-func (s *Sequence) Append(token uint32) error {
 	p := s.pool
 	if p == nil {
-		return ErrFreed
-	}
-	if len(s.tokens) == len(s.blocks)*p.blockTokens {
-		if p.free == 0 {
-			return ErrNoBlocks
-		}
-		s.blocks = append(s.blocks, p.take())
-	}
-	s.tokens = append(s.tokens, token)
-	if len(s.tokens)%p.blockTokens == 0 {
-		s.commit(len(s.tokens) / p.blockTokens)
-	}
-	return nil
-}
-
-func (s *Sequence) commit(full int) {
-	if full <= s.full {
 		return
 	}
-	p, bt := s.pool, s.pool.blockTokens
+	bt := p.blockTokens
+	full := len(s.tokens) / bt
+	if full == s.full {
+		return
+	}
 	e := Event{
 		Kind:        Stored,
 		HasParent:   s.full > 0,
@@ -227,6 +204,28 @@ func (s *Sequence) commit(full int) {
 	p.changes++
 	e.Hashes = p.scratch
 	p.emit(e)
+}
+
+// Append is one decoding step: it computes token, the one that was sampled
+// last, and takes a new block for it when the last is full. A block that it
+// fills is announced. On ErrNoBlocks nothing has changed and the step can be
+// tried again. Amortised O(1).
+func (s *Sequence) Append(token uint32) error {
+	p := s.pool
+	if p == nil {
+		return ErrFreed
+	}
+	if len(s.tokens) == len(s.blocks)*p.blockTokens {
+		if p.free == 0 {
+			return ErrNoBlocks
+		}
+		s.blocks = append(s.blocks, p.take())
+	}
+	s.tokens = append(s.tokens, token)
+	if len(s.tokens)%p.blockTokens == 0 {
+		s.Compute()
+	}
+	return nil
 }
 
 // Free gives the blocks back, last block first, so that of one sequence the

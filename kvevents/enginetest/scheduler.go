@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -91,7 +92,6 @@ func (s *scheduler) advance(now time.Duration) {
 				r.first = at
 				s.stats.PromptTokens += uint64(len(r.prompt))
 			}
-			r.index = -1
 			s.sample(r)
 		}
 		s.admit()
@@ -120,12 +120,7 @@ func (s *scheduler) cancel(r *request, why error) {
 	case r.index >= 0:
 		heap.Remove(&s.decoding, r.index)
 	default:
-		for i, w := range s.waiting {
-			if w == r {
-				s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-				break
-			}
-		}
+		s.waiting = slices.DeleteFunc(s.waiting, func(w *request) bool { return w == r })
 	}
 	r.err = why
 	s.stats.Aborted++
@@ -145,7 +140,7 @@ func (s *scheduler) admit() {
 	}
 	tokens := r.prompt
 	if len(r.out) > 0 { // preempted: what it had generated is recomputed too
-		tokens = append(append(make([]uint32, 0, len(r.prompt)+r.maxTokens), r.prompt...), r.out...)
+		tokens = slices.Concat(r.prompt, r.out)
 	}
 	seq, err := s.pool.Open(tokens, r.scope)
 	if err != nil {
@@ -237,7 +232,7 @@ func (s *scheduler) preempt(r *request) {
 	}
 	r.seq.Free()
 	r.seq = nil
-	s.waiting = append([]*request{r}, s.waiting...)
+	s.waiting = slices.Insert(s.waiting, 0, r)
 	s.stats.Preemptions++
 }
 
