@@ -61,39 +61,46 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": models})
 }
 
-func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Model               string        `json:"model"`
-		Prompt              *string       `json:"prompt"`
-		Messages            []chatMessage `json:"messages"`
-		AddGenerationPrompt *bool         `json:"add_generation_prompt"`
-		ContinueFinal       bool          `json:"continue_final_message"`
-		ReturnTokenStrs     bool          `json:"return_token_strs"`
+type tokenizeBody struct {
+	Model               string        `json:"model"`
+	Prompt              *string       `json:"prompt"`
+	Messages            []chatMessage `json:"messages"`
+	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
+	ContinueFinal       bool          `json:"continue_final_message"`
+	ReturnTokenStrs     bool          `json:"return_token_strs"`
+}
+
+func (b *tokenizeBody) tokenize() ([]uint32, error) {
+	switch {
+	case b.Messages != nil:
+		generation := b.AddGenerationPrompt == nil || *b.AddGenerationPrompt
+		if generation && b.ContinueFinal {
+			return nil, fmt.Errorf("%w: continue_final_message and add_generation_prompt are both true", ErrRequest)
+		}
+		messages, err := parseMessages(b.Messages)
+		if err != nil {
+			return nil, err
+		}
+		tokens := TokenizeChat(messages, generation)
+		if b.ContinueFinal {
+			tokens = tokens[:len(tokens)-2] // without <|im_end|> and newline
+		}
+		return tokens, nil
+	case b.Prompt != nil:
+		return Tokenize(*b.Prompt), nil
 	}
+	return nil, fmt.Errorf("%w: neither prompt nor messages", ErrRequest)
+}
+
+func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
+	var body tokenizeBody
 	err := decode(w, r, &body)
 	if err == nil {
 		err = e.checkModel(body.Model)
 	}
 	var tokens []uint32
-	switch {
-	case err != nil:
-	case body.Messages != nil:
-		var messages []Message
-		generation := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
-		switch messages, err = parseMessages(body.Messages); {
-		case err != nil:
-		case generation && body.ContinueFinal:
-			err = fmt.Errorf("%w: continue_final_message and add_generation_prompt are both true", ErrRequest)
-		default:
-			tokens = TokenizeChat(messages, generation)
-			if body.ContinueFinal {
-				tokens = tokens[:len(tokens)-2] // without <|im_end|> and newline
-			}
-		}
-	case body.Prompt != nil:
-		tokens = Tokenize(*body.Prompt)
-	default:
-		err = fmt.Errorf("%w: neither prompt nor messages", ErrRequest)
+	if err == nil {
+		tokens, err = body.tokenize()
 	}
 	if err != nil {
 		writeError(w, err)
