@@ -49,9 +49,6 @@ type Engine struct {
 // names the field, the value and the range. Close it to end what is under way.
 func New(o Options) (*Engine, error) {
 	o.setDefaults()
-	if _, err := NewPool(PoolOptions{Blocks: o.Blocks, BlockTokens: o.BlockTokens}); err != nil {
-		return nil, err
-	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,38 +35,26 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Model == "" {
-		o.Model = "test-model"
-	}
+	o.Model = cmp.Or(o.Model, "test-model")
 	o.Adapters = slices.Clone(o.Adapters)
-	if o.BlockTokens == 0 {
-		o.BlockTokens = 16
-	}
-	if o.Blocks == 0 {
-		o.Blocks = 16384
-	}
-	if o.MaxModelTokens == 0 {
-		o.MaxModelTokens = min(131072, o.Blocks*o.BlockTokens)
-	}
-	if o.PrefillTokensPerSecond == 0 {
-		o.PrefillTokensPerSecond = 10000
-	}
-	if o.DecodeStep == 0 {
-		o.DecodeStep = 10 * time.Millisecond
-	}
-	if o.MaxRunning == 0 {
-		o.MaxRunning = 256
-	}
-	if o.ReplayBuffer == 0 {
-		o.ReplayBuffer = 10000
-	}
+	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
+	o.Blocks = cmp.Or(o.Blocks, 16384)
+	o.MaxModelTokens = cmp.Or(o.MaxModelTokens, min(131072, o.Blocks*o.BlockTokens))
+	o.PrefillTokensPerSecond = cmp.Or(o.PrefillTokensPerSecond, 10000)
+	o.DecodeStep = cmp.Or(o.DecodeStep, 10*time.Millisecond)
+	o.MaxRunning = cmp.Or(o.MaxRunning, 256)
+	o.ReplayBuffer = cmp.Or(o.ReplayBuffer, 10000)
 	if o.Clock == nil {
 		o.Clock = realClock{}
 	}
 }
 
-// validate checks what setDefaults has completed; the pool checks its own.
+// validate checks what setDefaults has completed.
 func (o *Options) validate() error {
+	pool := PoolOptions{Blocks: o.Blocks, BlockTokens: o.BlockTokens}
+	if err := pool.validate(); err != nil {
+		return err
+	}
 	bad := func(field string, value any, want string) error {
 		return fmt.Errorf("%w: %s is %v, want %s", ErrOptions, field, value, want)
 	}

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -29,6 +30,16 @@ type PoolOptions struct {
 	BlockTokens int          // tokens in a block; 0 is 16; at most 1<<16
 	Seed        uint64       // of the block hashes; pools of equal seed name equal blocks equally
 	OnEvent     func(*Event) // every change, in order, on the caller's goroutine; nil: none built
+}
+
+func (o *PoolOptions) validate() error {
+	if o.Blocks < 1 || o.Blocks > 1<<30 {
+		return fmt.Errorf("%w: Blocks is %d, want 1 to %d", ErrOptions, o.Blocks, 1<<30)
+	}
+	if o.BlockTokens < 1 || o.BlockTokens > 1<<16 {
+		return fmt.Errorf("%w: BlockTokens is %d, want 1 to %d", ErrOptions, o.BlockTokens, 1<<16)
+	}
+	return nil
 }
 
 // Pool is one KV cache of an engine: its blocks, who uses them, what they hold.
@@ -66,20 +77,13 @@ type block struct {
 
 const none = -1
 
-// NewPool returns an empty pool. Memory grows with the blocks used: about 32
-// bytes each.
+// NewPool returns an empty pool. The error wraps ErrOptions. Memory grows with
+// the blocks used: about 32 bytes each.
 func NewPool(o PoolOptions) (*Pool, error) {
-	if o.Blocks == 0 {
-		o.Blocks = 16384
-	}
-	if o.BlockTokens == 0 {
-		o.BlockTokens = 16
-	}
-	if o.Blocks < 1 || o.Blocks > 1<<30 {
-		return nil, fmt.Errorf("%w: Blocks is %d, want 1 to %d", ErrOptions, o.Blocks, 1<<30)
-	}
-	if o.BlockTokens < 1 || o.BlockTokens > 1<<16 {
-		return nil, fmt.Errorf("%w: BlockTokens is %d, want 1 to %d", ErrOptions, o.BlockTokens, 1<<16)
+	o.Blocks = cmp.Or(o.Blocks, 16384)
+	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
 	return &Pool{
 		blockTokens: o.BlockTokens,
