@@ -35,8 +35,8 @@ func engineOptions() enginetest.Options {
 func agents() workload {
 	return workload{
 		kinds: 12, systemTokens: 5_000,
-		users: 8, sessions: 48, turns: 6, turnTokens: 400, replyTokens: 32,
-		span: 2500 * time.Millisecond, think: 150 * time.Millisecond,
+		users: 8, sessions: 36, turns: 6, turnTokens: 400, replyTokens: 32,
+		span: 1900 * time.Millisecond, think: 150 * time.Millisecond,
 	}
 }
 
