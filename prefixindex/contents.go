@@ -11,6 +11,12 @@ type contents struct {
 	// copy on its tiers has appeared; before, it is the nearer level's.
 	slots [levels]uint32
 
+	tables
+}
+
+// tables are what contents let go of when they are dead and swept. A Match may refer to
+// the rest for as long as it likes.
+type tables struct {
 	entries slab[entry]
 	free    uint32 // entries to use again
 	used    int

@@ -58,7 +58,7 @@ func (ix *Index) sweep(n int) {
 			w.merged = true
 		}
 		ix.mu.Unlock()
-		c.release()
+		c.tables = tables{counted: true}
 		c.writer.mu.Unlock()
 	}
 }
@@ -82,9 +82,4 @@ func (c *contents) sweep(n *int) bool {
 		}
 	}
 	return true
-}
-
-// release lets go of the memory. A Match may still refer to c.
-func (c *contents) release() {
-	*c = contents{ix: c.ix, writer: c.writer, slots: c.slots, counted: true}
 }

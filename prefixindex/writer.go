@@ -158,6 +158,12 @@ func (w *Writer) begin() (now time.Time, err error) {
 	return now, nil
 }
 
+// done gives the lock back after a write.
+func (w *Writer) done() {
+	w.checkInvariants()
+	w.mu.Unlock()
+}
+
 // fenced counts a call that came too late.
 func (w *Writer) fenced() error {
 	w.stats.Fenced++
@@ -183,7 +189,7 @@ func (w *Writer) Store(s *Span) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
+	defer w.done()
 	if err := w.validate(s); err != nil {
 		w.stats.Malformed++
 		return err
@@ -216,7 +222,7 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 	if err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
+	defer w.done()
 	w.insert(p, blocks, now)
 	return nil
 }
@@ -241,7 +247,7 @@ func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
 			return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
 		}
 		w.insert(p, blocks, now)
-		w.mu.Unlock()
+		w.done()
 		return nil
 	}
 }
@@ -268,7 +274,7 @@ func (w *Writer) Remove(r *Removal) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
+	defer w.done()
 	if err := validatePlace(r.Tier, r.Group); err != nil {
 		w.stats.Malformed++
 		return err
@@ -294,7 +300,7 @@ func (w *Writer) Clear() error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
+	defer w.done()
 	dropped := len(w.contents.orphans.byName)
 	old := w.contents
 	if err := w.ix.replace(w); err != nil {
@@ -318,7 +324,7 @@ func (w *Writer) SetView(v View) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
+	defer w.done()
 	w.view.Store(uint32(v))
 	return nil
 }
