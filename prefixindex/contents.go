@@ -230,10 +230,14 @@ func (c *contents) drain(n uint32, l level) {
 	if c.aliased && c.aliasFull(n, e.tip(), l) {
 		return
 	}
-	if c.heldBelow(n, l) {
+	hole := c.heldBelow(n, l)
+	if hole {
 		c.addHole(l, e.tip(), e.depth()-1)
 	}
 	c.ix.records.unset(e.tip(), c.slots[l])
+	if hole {
+		c.noteHole(l)
+	}
 	if len(c.holes[l].known) > 0 && !c.heldBelow(parent, l) {
 		c.dropHole(l, c.entries.at(parent).tip()) // if it was one
 	}

@@ -12,7 +12,8 @@ import "sync/atomic"
 // beside a writer correct:
 //
 //	writer, making a hole      list it; count holesMade up; last[slot] = that count;
-//	                           only then change the bit that makes it one
+//	                           only then change the bit that makes it one; if the bit
+//	                           was cleared, count once more
 //	writer, closing a hole     change the bit; only then take it off the list
 //	reader                     note holesMade; walk, then holed, then the lists; only
 //	                           then search; if holesMade has moved, search again for
@@ -20,7 +21,9 @@ import "sync/atomic"
 //
 // A hole that the reader's list lacks was made after it was read, and then last tells.
 // One that the list has in excess was closed after it was read, so the answer was
-// right at an earlier instant of the call.
+// right at an earlier instant of the call. Who walks has no list to learn from that a
+// block is about to go: a walk that saw the block, and what was stored behind it after
+// it had gone, learns from the second count.
 const (
 	// maxHoles is how many holes of a slot are listed. With more, readers walk.
 	maxHoles = 64
@@ -86,6 +89,12 @@ func (c *contents) addHole(l level, tip uint64, depth uint32) {
 		h.walking = true
 		state.walk.Or(1 << i)
 	}
+	c.noteHole(l)
+}
+
+// noteHole makes lookups of a slot that are under way search again.
+func (c *contents) noteHole(l level) {
+	state, i := c.ix.slotState(c.slots[l])
 	state.last[i].Store(c.ix.holesMade.Add(1))
 }
 
