@@ -177,12 +177,16 @@ func (s *chainSearch) run() {
 		}
 	}
 
-	s.search(mask)
+	if words == 1 {
+		s.search64(mask[0])
+	} else {
+		s.search(mask)
+	}
 	if walking != 0 {
 		s.walk()
 	}
-	for len(x.holes) > 0 {
-		s.correct(x.holes[0].slot)
+	for at := 0; at < len(x.holes); {
+		at = s.correct(x.holes[at].slot, at)
 	}
 
 	if ix.holesMade.Load() != before {
@@ -211,22 +215,21 @@ func (s *chainSearch) see(list *holeList, slot uint32) {
 	}
 }
 
-// correct shortens the run of a slot to its first listed hole on the chain, and takes
-// the slot's holes, which are the first, from those seen.
-func (s *chainSearch) correct(slot uint32) {
+// correct shortens the run of a slot to its first listed hole on the chain. The slot's
+// holes are those seen from at on; it returns where the next slot's begin.
+func (s *chainSearch) correct(slot uint32, at int) int {
 	x := &s.match.search
 	run := s.match.runs[slot]
 	first := run
-	n := 0
-	for ; n < len(x.holes) && x.holes[n].slot == slot; n++ {
-		if h := &x.holes[n]; h.depth < first && s.hash(int(h.depth)) == h.tip {
+	for ; at < len(x.holes) && x.holes[at].slot == slot; at++ {
+		if h := &x.holes[at]; h.depth < first && s.hash(int(h.depth)) == h.tip {
 			first = h.depth
 		}
 	}
-	x.holes = x.holes[n:]
 	if first < run {
 		s.match.runs[slot] = s.bisect(slot, min(first, 1), first)
 	}
+	return at
 }
 
 // bisect returns the run of a slot that holds block lo-1, has no hole below block hi
@@ -308,6 +311,65 @@ func (s *chainSearch) brackets() {
 	}
 }
 
+// search64 is search and brackets for an index of at most 64 slots, whose masks are
+// words on the goroutine's stack.
+func (s *chainSearch) search64(mask uint64) {
+	var stack [maxStack]struct {
+		lo, hi uint32
+		mask   uint64
+	}
+	runs := s.match.runs
+	held := uint32(1) // blocks that all in mask hold
+	for blocks := uint32(s.blocks); held < blocks; {
+		at := blocks - 1
+		if len(s.prompt.hashes) < s.blocks {
+			at = min(2*held, at)
+		}
+		have := s.probe64(s.hash(int(at)), mask)
+		hashes := s.prompt.hashes
+		stack[0].lo, stack[0].hi, stack[0].mask = held, at, mask&^have
+		n := 1
+		if mask == have {
+			n = 0
+		}
+		for n > 0 {
+			f := &stack[n-1]
+			if f.lo == f.hi {
+				for w := f.mask; w != 0; w &= w - 1 {
+					runs[bits.TrailingZeros64(w)] = f.lo
+				}
+				n--
+				continue
+			}
+			mid := (f.lo + f.hi) / 2
+			switch have := s.probe64(uint64(hashes[mid]), f.mask); have {
+			case 0:
+				f.hi = mid
+			case f.mask:
+				f.lo = mid + 1
+			default:
+				stack[n].lo, stack[n].hi, stack[n].mask = mid+1, f.hi, have
+				f.hi, f.mask = mid, f.mask&^have
+				n++
+			}
+		}
+		if mask = have; mask == 0 {
+			return
+		}
+		held = at + 1
+	}
+	s.assign([]uint64{mask}, s.blocks)
+}
+
+// maxStack is more brackets than can be open at once: each is at most half as wide as
+// the one below it.
+const maxStack = 64
+
+func (s *chainSearch) probe64(hash, mask uint64) uint64 {
+	t := s.ix.records.table(hash)
+	return t.intersect64(t.find(hash), mask)
+}
+
 // push makes room for a mask on the stack, whose contents are not defined.
 func (x *search) push(words int) []uint64 {
 	n := len(x.masks)
@@ -383,7 +445,7 @@ func (s *chainSearch) again(state *slotState, slot uint32) {
 			run = s.gallop(slot)
 		}
 		s.match.runs[slot] = run
-		s.correct(slot)
+		s.correct(slot, 0)
 		run = s.match.runs[slot]
 		if state.last[i].Load() <= before {
 			s.settle(slot, run)
