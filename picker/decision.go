@@ -35,8 +35,8 @@ type Decision struct {
 
 	fallbacks  [MaxFallbacks]Fallback
 	nFallbacks int
-	ledger     *Ledger
-	ticket     uint64
+	picker     *Picker
+	ticket     uint64 // zero: nothing was reserved, as the host counts
 }
 
 // Fallback is where to go if the winner fails.
@@ -51,29 +51,59 @@ type Fallback struct {
 // that many. They are distinct and in order of their sums.
 //
 // O(1), no allocation.
-func (d Decision) Fallback(i int) (Fallback, bool) { return Fallback{}, false }
+func (d Decision) Fallback(i int) (Fallback, bool) {
+	if i < 0 || i >= d.nFallbacks {
+		return Fallback{}, false
+	}
+	return d.fallbacks[i], true
+}
 
 // FirstToken says that the engine has begun to reply, so that the prompt is
-// computed: its tokens leave the endpoint's load, the request stays.
+// computed: its tokens leave the endpoint's load, the request stays. It takes effect
+// once, and once more after Moved.
 //
-// O(1), takes the ledger's lock; safe for concurrent use. Effective once.
-func (d Decision) FirstToken() {}
+// O(1), takes the ledger's lock; safe for concurrent use.
+func (d Decision) FirstToken() {
+	if d.ticket != 0 {
+		d.picker.ledger.firstToken(d.ticket)
+	}
+}
 
 // Moved says that the request went to e and not where the pick, or an earlier Moved,
 // said: a proxy took a fallback, or chose for itself. The reservation moves along, and
 // the outcome will be that of e. The prompt counts as not computed again, less what a
 // fallback of this decision was expected to have cached. For a zero or unknown e the
-// load is released and counted nowhere. After Done it does nothing.
+// load is released and counted nowhere. To where it is already, or after Done, it does
+// nothing.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
-func (d Decision) Moved(e prefixindex.Endpoint) {}
+func (d Decision) Moved(e prefixindex.Endpoint) {
+	if d.ticket == 0 {
+		return
+	}
+	if d.picker.stranger(e) {
+		e = 0
+	}
+	uncached := d.PromptTokens
+	for _, f := range d.fallbacks[:d.nFallbacks] {
+		if f.Endpoint == e {
+			cached, _ := f.CachedTokens.Get()
+			uncached -= int(cached)
+		}
+	}
+	d.picker.ledger.move(d.ticket, e, int64(uncached))
+}
 
 // Done says that the request has ended and releases what was reserved for it. Call
 // it once for each Decision, on every path; further calls are counted in
 // Ledger.Stats and change nothing.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
-func (d Decision) Done(o Outcome) {}
+func (d Decision) Done(o Outcome) {
+	if d.ticket != 0 {
+		d.picker.ledger.release(d.ticket, o)
+	}
+}
 
 // Result is how a request ended.
 type Result uint8

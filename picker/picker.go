@@ -2,6 +2,7 @@ package picker
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -19,11 +20,9 @@ var (
 	ErrOverloaded = errors.New("picker: all candidates are over a cap")
 )
 
-var errUnbuilt = errors.New("picker: not built")
-
 // Weighted is a scorer and its share in the sum.
 type Weighted struct {
-	Name   string // for records and statistics; unique in a picker
+	Name   string // for records and statistics; unique among a picker's scorers, filters and caps
 	Scorer scorer.Scorer
 	Weight float64 // 0 or more, finite, not all 0; only ratios between weights matter
 }
@@ -58,52 +57,125 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// DefaultScorers returns the policy of a Picker whose Options.Scorers is nil: a
-// new slice, to start one's own from.
-func DefaultScorers() []Weighted { return nil }
-
 // Picker picks endpoints. Its methods are safe for concurrent use.
-type Picker struct{}
+type Picker struct {
+	index       *prefixindex.Index
+	ledger      *Ledger
+	policy      policy
+	staleAfter  time.Duration
+	blockTokens int
+	clock       func() time.Time
+	seed        uint64
 
-// New returns a picker. An error names the option, its value and range.
-func New(o Options) (*Picker, error) { return nil, errUnbuilt }
-
-// Call is one pick's input and memory. It is the caller's, serves one pick at a
-// time, and is worth reusing: it holds the match and scratch space. A Decision refers
-// to nothing of it, so it is free again as soon as Pick has returned.
-type Call struct {
-	Request    scorer.Request
-	Prompt     *prefixindex.Prompt // nil: nothing is matched
-	Candidates []scorer.Candidate  // read during the pick; order is kept and means nothing
-	Record     *Record             // nil: nothing is recorded
-
-	match prefixindex.Match
+	// Guarded by the ledger's lock, which every pick takes anyway.
+	picks uint64
+	stats Stats
 }
 
-// Match returns what the last pick with this call found in the index. It is
-// empty if the pick did not ask: no index, no prompt, a single candidate with a
-// single rank that was not skipped, or all said themselves what they hold. O(1).
-func (c *Call) Match() *prefixindex.Match { return &c.match }
+// New returns a picker. An error names the option, its value and range.
+func New(o Options) (*Picker, error) {
+	policy, err := newPolicy(&o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Picker{
+		index:       o.Index,
+		ledger:      o.Ledger,
+		policy:      policy,
+		staleAfter:  o.StaleAfter,
+		blockTokens: 16,
+		clock:       o.Clock,
+		seed:        o.Seed,
+	}
+	if p.index != nil {
+		p.blockTokens = p.index.Hasher().BlockTokens()
+	}
+	if p.ledger == nil {
+		if p.ledger, err = NewLedger(LedgerOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if p.staleAfter == 0 {
+		p.staleAfter = 5 * time.Second
+	}
+	if p.clock == nil {
+		p.clock = time.Now
+	}
+	for p.seed == 0 {
+		p.seed = rand.Uint64()
+	}
+	return p, nil
+}
 
 // Pick chooses one of c.Candidates for the request and counts it in flight there.
 // Errors are ErrNoCandidates and ErrOverloaded; nothing is counted then.
 //
-// The match runs without a lock; resolving, filtering, scoring and choosing run
-// under the ledger's, O(candidates * scorers). No I/O, no allocation once c has
-// grown. Safe for concurrent use with different calls.
-func (p *Picker) Pick(c *Call) (Decision, error) { return Decision{}, errUnbuilt }
+// The match runs without a lock; filtering, scoring and choosing run under the
+// ledger's, O(candidates * scorers). No I/O, no allocation once c has grown. Safe for
+// concurrent use with different calls.
+func (p *Picker) Pick(c *Call) (Decision, error) {
+	s := &c.sheet
+	p.resolve(c)
+	if c.Record != nil {
+		p.begin(c.Record, s)
+	}
+	return p.settle(c, s)
+}
 
-// Replay recomputes the choice that r records, with this picker's scorers, and
-// returns the index of the winner, or -1 with the error of the pick. A record that
-// was changed, such as in one signal, gives what the pick would have chosen then. The
-// picker needs the scorers, filters and caps of the same names that made the record;
-// weights, seed and pick number are the record's.
-//
-// O(candidates * scorers). Nothing is counted in flight.
-func (p *Picker) Replay(r *Record) (winner int, err error) { return 0, errUnbuilt }
+// settle is the part of a pick that is ordered against all others.
+func (p *Picker) settle(c *Call, s *sheet) (Decision, error) {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock() // also when a scorer panics
+	p.picks++
+	p.ledger.load(s)
+	ch, err := p.policy.decide(s, draw(p.seed, p.picks), c.Record)
+	p.stats.add(&s.counts)
+	if c.Record != nil {
+		c.Record.finish(p.picks, s, ch, err)
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	return p.decision(s, ch), nil
+}
 
-// Stats returns counts since New. O(1), safe for concurrent use.
-func (p *Picker) Stats() Stats { return Stats{} }
+// decision reserves load on the winner.
+func (p *Picker) decision(s *sheet, ch choice) Decision {
+	w := &s.in.Candidates[ch.winner]
+	d := Decision{
+		Index:        ch.winner,
+		Endpoint:     w.Endpoint,
+		Rank:         w.Held.Rank,
+		CachedTokens: s.predicted(ch.winner),
+		PromptTokens: s.in.PromptTokens,
+		Score:        s.sums[ch.winner],
+		Margin:       ch.margin(s.sums),
+		Pick:         p.picks,
+		nFallbacks:   ch.n,
+		picker:       p,
+	}
+	for k, i := range ch.fallbacks[:ch.n] {
+		c := &s.in.Candidates[i]
+		d.fallbacks[k] = Fallback{Index: i, Endpoint: c.Endpoint, Rank: c.Held.Rank, CachedTokens: s.predicted(i)}
+	}
+	if !s.facts[ch.winner].hostCounts {
+		d.ticket = p.ledger.reserve(w.Endpoint, int64(s.in.Uncached(w)))
+	}
+	return d
+}
+
+// stranger reports whether nothing can be known of e.
+func (p *Picker) stranger(e prefixindex.Endpoint) bool {
+	return e == 0 || p.index != nil && p.index.Name(e) == ""
+}
+
+// Stats returns counts since New. O(1), takes the ledger's lock; safe for concurrent
+// use.
+func (p *Picker) Stats() Stats {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	return p.stats
+}
 
 // Stats counts what a picker did.
 type Stats struct {
@@ -118,6 +190,21 @@ type Stats struct {
 	AllStale  uint64 // picks in which those of all candidates were
 	Clipped   uint64 // scores outside 0 to 1
 	Blind     uint64 // candidates of which the index never heard anything
-	Corrected uint64 // absurd input from the host: negative loads, runs not nested
+	Corrected uint64 // absurd input from the host: negative numbers, runs not nested or longer than the prompt, times to come
 	Strangers uint64 // candidates with a zero endpoint, or one that is no member of the index
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Picks += o.Picks
+	s.NoCandidates += o.NoCandidates
+	s.Overloaded += o.Overloaded
+	s.Ties += o.Ties
+	s.Alone += o.Alone
+	s.Unknown += o.Unknown
+	s.Stale += o.Stale
+	s.AllStale += o.AllStale
+	s.Clipped += o.Clipped
+	s.Blind += o.Blind
+	s.Corrected += o.Corrected
+	s.Strangers += o.Strangers
 }

@@ -58,8 +58,9 @@ type Cached struct {
 	known bool
 }
 
-// Holds returns h as known to the host. Runs that are negative or not nested are
-// corrected, and counted: CPU is at least GPU, Any at least CPU. O(1).
+// Holds returns h as known to the host. A CPU or Any of zero is not said, and is as
+// much as the nearer tiers hold. Runs that are negative or not nested are corrected in
+// the pick, and counted: CPU is at least GPU, Any at least CPU. O(1).
 func Holds(h prefixindex.Held) Cached { return Cached{held: h, known: true} }
 
 // Get returns what is held and whether that is known. O(1).
@@ -80,7 +81,7 @@ type Candidate struct {
 	// InFlight is the load as the host counts it. Where Requests is known, the ledger
 	// neither counts nor reserves: a host whose own count rises only after the pick
 	// sees bursts herd. Otherwise the ledger counts, which needs Endpoint. Negative
-	// numbers are taken as zero, and counted.
+	// numbers are taken as zero, and counted in Stats.
 	InFlight InFlight
 
 	// Cached is what the endpoint holds of the prompt, where the host knows: in unit

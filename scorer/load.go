@@ -4,14 +4,19 @@ package scorer
 // opinion, which happens only to candidates that nobody counts.
 type LoadRequests struct {
 	Norm Norm
-	Half float64 // of Absolute, in requests; zero is the default of 8
+	Half float64 // of Absolute and ToLeast, in requests; zero is the default of 8
 }
 
 // Validate names a field that is out of range. O(1).
-func (s LoadRequests) Validate() error { return nil }
+func (s LoadRequests) Validate() error { return s.Norm.validate("LoadRequests", s.Half) }
 
 // Score implements Scorer. O(candidates), no allocation.
-func (s LoadRequests) Score(in *Input, out []float64) {}
+func (s LoadRequests) Score(in *Input, out []float64) {
+	for i := range in.Candidates {
+		out[i] = count(in.Candidates[i].InFlight.Requests)
+	}
+	s.Norm.apply(in, out, orDefault(s.Half, 8), false)
+}
 
 // LoadTokens scores by the prompt tokens that are still to be computed there,
 // with those of this prompt that the candidate would have to compute: a prompt of
@@ -19,11 +24,17 @@ func (s LoadRequests) Score(in *Input, out []float64) {}
 // as empty; unknown load: no opinion.
 type LoadTokens struct {
 	Norm Norm
-	Half float64 // of Absolute, in tokens; zero is the default of 16,384
+	Half float64 // of Absolute and ToLeast, in tokens; zero is the default of 16,384
 }
 
 // Validate names a field that is out of range. O(1).
-func (s LoadTokens) Validate() error { return nil }
+func (s LoadTokens) Validate() error { return s.Norm.validate("LoadTokens", s.Half) }
 
 // Score implements Scorer. O(candidates), no allocation.
-func (s LoadTokens) Score(in *Input, out []float64) {}
+func (s LoadTokens) Score(in *Input, out []float64) {
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		out[i] = count(c.InFlight.Tokens) + float64(in.Uncached(c))
+	}
+	s.Norm.apply(in, out, orDefault(s.Half, 16_384), false)
+}

@@ -27,6 +27,28 @@ type Input struct {
 	Now          time.Time
 }
 
+// Saved returns how many tokens of the prompt c need not compute: what it holds on any
+// tier, as far as an engine can use it. An engine computes at least the prompt's last
+// token, and caches whole blocks.
+//
+// O(1), no allocation.
+func (in *Input) Saved(c *Resolved) int { return max(min(c.Held.Any, in.usable()), 0) }
+
+// Uncached returns how many tokens of the prompt c would have to compute; 0 for a
+// prompt of unknown length.
+//
+// O(1), no allocation.
+func (in *Input) Uncached(c *Resolved) int { return max(in.PromptTokens, 0) - in.Saved(c) }
+
+// usable is the longest cached run of the prompt that saves anything.
+func (in *Input) usable() int {
+	n := max(in.PromptTokens-1, 0)
+	if in.BlockTokens > 1 {
+		n -= n % in.BlockTokens
+	}
+	return n
+}
+
 // Scorer compares candidates.
 type Scorer interface {
 	// Score sets out[i] to the score of in.Candidates[i]: 0 to 1, higher is

@@ -288,7 +288,9 @@ func (w *Owner) Held(farthest prefixindex.Tier, now time.Time) map[prefixindex.B
 }
 
 // Hashes returns the hashes of the full blocks of a prompt.
-func Hashes(h prefixindex.Hasher, s prefixindex.Scope, tokens []uint32, extras []prefixindex.Extra) []prefixindex.BlockHash {
+func Hashes(
+	h prefixindex.Hasher, s prefixindex.Scope, tokens []uint32, extras []prefixindex.Extra,
+) []prefixindex.BlockHash {
 	var hashes []prefixindex.BlockHash
 	last := h.Root(s)
 	for start, size := 0, h.BlockTokens(); start+size <= len(tokens); start += size {
@@ -308,7 +310,8 @@ func Hashes(h prefixindex.Hasher, s prefixindex.Scope, tokens []uint32, extras [
 // Match returns the runs, in tokens, that prefixindex.Held gives as GPU, CPU and Any.
 func (w *Owner) Match(hashes []prefixindex.BlockHash, now time.Time) [3]int {
 	size := w.hasher.BlockTokens()
-	var raw, runs [3]int
+	var runs [3]int
+	rawNearer, nearer := 0, 0 // what the loop found for the tier before
 	for i, l := range []struct {
 		farthest prefixindex.Tier
 		chunk    int
@@ -318,23 +321,21 @@ func (w *Owner) Match(hashes []prefixindex.BlockHash, now time.Time) [3]int {
 		{prefixindex.TierShared, max(w.whole[prefixindex.TierDisk], w.whole[prefixindex.TierShared])},
 	} {
 		held := w.Held(l.farthest, now)
-		for raw[i]/size < len(hashes) && held[hashes[raw[i]/size]] {
-			raw[i] += size
-		}
-		rawNearer, nearer := 0, 0
-		if i > 0 {
-			rawNearer, nearer = raw[i-1], runs[i-1]
+		raw := 0
+		for raw/size < len(hashes) && held[hashes[raw/size]] {
+			raw += size
 		}
 		runs[i] = nearer
-		if raw[i] > rawNearer {
+		if raw > rawNearer {
 			// The longest run of whole chunks of the tier that is also one of blocks.
-			run := raw[i]
+			run := raw
 			if l.chunk > 0 {
 				run -= run % l.chunk
 				run -= run % size
 			}
 			runs[i] = max(nearer, run)
 		}
+		rawNearer, nearer = raw, runs[i]
 	}
 	return runs
 }

@@ -1,0 +1,92 @@
+# `make` lists the targets. `go build ./...` and `go test ./...` need none of them.
+
+PKG       ?= ./...
+TESTFLAGS ?=
+FUZZTIME  ?= 30s
+
+# Tools are built from source once, outside the tree. A linter that an older Go built
+# cannot read a newer one's packages, so the name carries both versions.
+GOLANGCI_LINT_VERSION := v2.15.0
+CACHE         := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/warmroute
+GOLANGCI_LINT  = $(CACHE)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(firstword $(shell go env GOVERSION))
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  PKG=./kvevents narrows test, race, fuzz and cover; TESTFLAGS goes to go test.'
+
+# --- tests -----------------------------------------------------------------------
+
+.PHONY: test
+test: libzmq ## Full suite with libzmq and the race detector; installs libzmq where apt-get is
+	go test -race -tags libzmq $(TESTFLAGS) $(PKG)
+
+.PHONY: race
+race: ## All that needs nothing but Go and a C compiler, with the race detector
+	go test -race $(TESTFLAGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME (30s)
+	@list=$$(go test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \
+	echo "$$list" | awk '/^Fuzz/ { names = names " " $$1 } \
+		/^ok/ { split(names, n, " "); for (i in n) print $$2, n[i]; names = "" }' | \
+	while read -r pkg name; do \
+		echo "==> $$pkg $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg </dev/null || exit 1; \
+	done
+
+.PHONY: cover
+cover: ## Coverage by package and in all; build/cover.html shows the lines
+	@mkdir -p build
+	go test -coverpkg=./... -coverprofile=build/cover.out $(TESTFLAGS) $(PKG)
+	@go tool cover -html=build/cover.out -o build/cover.html
+	@go tool cover -func=build/cover.out | tail -n 1
+
+# --- checks ----------------------------------------------------------------------
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## golangci-lint in every module (its first run builds it)
+	@git ls-files -co --exclude-standard -- go.mod '*/go.mod' | while read -r mod; do \
+		echo "golangci-lint in $$(dirname $$mod)"; \
+		(cd "$$(dirname $$mod)" && "$(GOLANGCI_LINT)" run </dev/null) || exit 1; \
+	done
+
+.PHONY: links
+links: ## What the library links: two small dependencies, no test code
+	@.ci/links
+
+# --- programs --------------------------------------------------------------------
+
+.PHONY: quickstart
+quickstart: ## Two fake engines, three routing policies, a table
+	go run ./examples/quickstart
+
+# --- benchmarks ------------------------------------------------------------------
+
+include bench/targets.mk
+
+# --- what the targets above need -------------------------------------------------
+
+.PHONY: libzmq
+libzmq:
+	@if pkg-config --exists libzmq 2>/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo 'make test needs the libzmq headers and pkg-config, and can install them only with apt-get.' >&2; \
+		echo 'Install them by hand (zeromq and pkg-config in most package managers), or run: make race' >&2; \
+		exit 1; \
+	fi; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+	echo 'installing libzmq3-dev and pkg-config'; \
+	$$sudo apt-get -qq -o DPkg::Lock::Timeout=300 update && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+		-o Dpkg::Use-Pty=0 install --no-install-recommends libzmq3-dev pkg-config >/dev/null
+
+# Built aside and moved into place, so that two runs at once do not meet half a binary.
+$(GOLANGCI_LINT):
+	@mkdir -p "$(CACHE)"
+	@echo 'building golangci-lint $(GOLANGCI_LINT_VERSION), once; this takes a minute or two'
+	@tmp=$$(mktemp -d "$(CACHE)/build.XXXXXX") && trap 'rm -rf "$$tmp"' EXIT && \
+	GOBIN="$$tmp" GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) && \
+	mv "$$tmp/golangci-lint" "$@"

@@ -1,0 +1,25 @@
+package bench_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// BenchmarkFloor is the yardstick: one XXH64 over the bytes of a prompt's tokens.
+// No index that looks at every token can be faster, and other machines differ in it
+// about as much as in the rest, so budgets are multiples of it.
+func BenchmarkFloor(b *testing.B) {
+	b.Run("tokens=10240", func(b *testing.B) {
+		tokens := newChain(1, promptTokens).tokens
+		// The bytes of the tokens, which outlive the slice. Which byte order they are
+		// in makes no difference to the time.
+		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&tokens[0])), 4*len(tokens))
+		b.ReportAllocs()
+		b.SetBytes(int64(len(bytes)))
+		for b.Loop() {
+			xxhash.Sum64(bytes)
+		}
+	})
+}

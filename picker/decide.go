@@ -1,0 +1,139 @@
+package picker
+
+import "math"
+
+// decide filters, scores and selects: all of a pick that depends on the policy. It is
+// a function of the sheet's input, the policy and the random number, so that a record
+// can be replayed. rec may be nil. The ledger's lock is held in a pick.
+func (p *policy) decide(s *sheet, random uint64, rec *Record) (choice, error) {
+	s.eligible = s.eligible[:0]
+	for i := range s.in.Candidates {
+		if s.in.Candidates[i].Eligible {
+			s.eligible = append(s.eligible, int32(i))
+		}
+	}
+	if err := p.filter(s, rec); err != nil {
+		return choice{winner: -1}, err
+	}
+	p.score(s, rec)
+	ch := p.sel.choose(s.eligible, s.sums, random)
+	s.counts.Picks++
+	if ch.tied > 1 {
+		s.counts.Ties++
+	}
+	return ch, nil
+}
+
+// filter removes candidates, the conditions first and then the caps.
+func (p *policy) filter(s *sheet, rec *Record) error {
+	for j := 0; len(s.eligible) > 0 && j < len(p.filters); j++ {
+		for i := range s.keep {
+			s.keep[i] = s.in.Candidates[i].Eligible
+		}
+		p.filters[j].Filter.Filter(&s.in, s.keep)
+		kept := s.eligible[:0]
+		for _, i := range s.eligible {
+			if s.keep[i] {
+				kept = append(kept, i)
+				continue
+			}
+			s.in.Candidates[i].Eligible = false
+			if rec != nil {
+				rec.Candidates[i].Verdict = p.filters[j].Name
+			}
+		}
+		s.eligible = kept
+		if len(kept) == 0 && j >= p.caps {
+			s.counts.Overloaded++
+			return ErrOverloaded
+		}
+	}
+	if len(s.eligible) == 0 {
+		s.counts.NoCandidates++
+		return ErrNoCandidates
+	}
+	return nil
+}
+
+// score sums what the scorers say of the eligible candidates.
+func (p *policy) score(s *sheet, rec *Record) {
+	stale := 0
+	for _, i := range s.eligible {
+		s.sums[i] = 0
+		if s.in.Candidates[i].Stale {
+			stale++
+		}
+	}
+	if stale == len(s.eligible) {
+		s.counts.AllStale++
+	}
+	for j := range p.terms {
+		t := &p.terms[j]
+		for i := range s.out {
+			s.out[i] = math.NaN()
+		}
+		t.Scorer.Score(&s.in, s.out)
+		if rec != nil {
+			for _, i := range s.eligible {
+				rec.Scores[int(i)*len(p.terms)+j].Raw = s.out[i]
+			}
+		}
+		if !s.plain() || t.signals && stale > 0 {
+			s.settleOpinions(t.signals, stale)
+		}
+		for _, i := range s.eligible {
+			s.sums[i] += t.share * s.out[i]
+		}
+		if rec != nil {
+			for _, i := range s.eligible {
+				rec.Scores[int(i)*len(p.terms)+j].Used = s.out[i]
+			}
+		}
+	}
+}
+
+// plain reports whether every eligible candidate has a score between 0 and 1.
+func (s *sheet) plain() bool {
+	for _, i := range s.eligible {
+		if v := s.out[i]; !(v >= 0 && v <= 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// settleOpinions applies the rules for scores that are missing, out of range or, for
+// scorers that read signals, from stale ones.
+func (s *sheet) settleOpinions(signals bool, stale int) {
+	sum, n := 0.0, 0
+	for _, i := range s.eligible {
+		v := s.out[i]
+		if math.IsNaN(v) {
+			s.counts.Unknown++
+			continue
+		}
+		if v < 0 || v > 1 {
+			s.counts.Clipped++
+			v = min(max(v, 0), 1)
+			s.out[i] = v
+		}
+		if signals && s.in.Candidates[i].Stale {
+			continue
+		}
+		sum += v
+		n++
+	}
+	mean := 0.5
+	if n > 0 {
+		mean = sum / float64(n)
+	}
+	allStale := signals && stale == len(s.eligible)
+	for _, i := range s.eligible {
+		switch v := s.out[i]; {
+		case allStale || math.IsNaN(v):
+			s.out[i] = mean
+		case signals && s.in.Candidates[i].Stale:
+			s.out[i] = min(v, mean)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package picker
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/warmroute/warmroute/scorer"
+)
+
+// policy is what New made of the scorers, filters, caps and selection.
+type policy struct {
+	terms   []term
+	filters []Named // conditions, then caps
+	caps    int     // where the caps begin
+	sel     Select
+}
+
+// term is a weighted scorer.
+type term struct {
+	Weighted
+	share   float64 // of the sum of all weights
+	signals bool    // the rule for stale signals applies
+}
+
+func newPolicy(o *Options) (policy, error) {
+	scorers := o.Scorers
+	if scorers == nil {
+		scorers = DefaultScorers()
+	}
+	p := policy{sel: o.Select, caps: len(o.Filters)}
+	if err := o.Select.validate(); err != nil {
+		return policy{}, err
+	}
+	names := make(map[string]bool)
+	for i, w := range scorers {
+		field := fmt.Sprintf("Options.Scorers[%d]", i)
+		if err := checkName(field, w.Name, names); err != nil {
+			return policy{}, err
+		}
+		if err := checkPart(field+".Scorer", w.Scorer); err != nil {
+			return policy{}, err
+		}
+		if !(w.Weight >= 0) || math.IsInf(w.Weight, 1) {
+			return policy{}, fmt.Errorf("picker: %s.Weight of %q is %v; it must be finite and not negative",
+				field, w.Name, w.Weight)
+		}
+		_, signals := w.Scorer.(scorer.SignalScorer)
+		p.terms = append(p.terms, term{Weighted: w, signals: signals})
+	}
+	if err := share(p.terms); err != nil {
+		return policy{}, err
+	}
+	for _, group := range []struct {
+		field string
+		named []Named
+	}{{"Options.Filters", o.Filters}, {"Options.Caps", o.Caps}} {
+		for i, f := range group.named {
+			field := fmt.Sprintf("%s[%d]", group.field, i)
+			if err := checkName(field, f.Name, names); err != nil {
+				return policy{}, err
+			}
+			if err := checkPart(field+".Filter", f.Filter); err != nil {
+				return policy{}, err
+			}
+			p.filters = append(p.filters, f)
+		}
+	}
+	return p, nil
+}
+
+// share turns weights into shares of their sum.
+func share(terms []term) error {
+	total := 0.0
+	for i := range terms {
+		total += terms[i].Weight
+	}
+	if !(total > 0) || math.IsInf(total, 1) {
+		return fmt.Errorf("picker: the weights of Options.Scorers sum to %v; the sum must be positive and finite", total)
+	}
+	for i := range terms {
+		terms[i].share = terms[i].Weight / total
+	}
+	return nil
+}
+
+// skipped is the verdict on a candidate that the host would not have.
+const skipped = "skipped"
+
+func checkName(field, name string, seen map[string]bool) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("picker: %s.Name is empty", field)
+	case name == skipped:
+		return fmt.Errorf("picker: %s.Name is %q, which has a meaning of its own in records", field, name)
+	case seen[name]:
+		return fmt.Errorf("picker: %s.Name is %q, which is the name of another scorer, filter or cap", field, name)
+	}
+	seen[name] = true
+	return nil
+}
+
+func checkPart(field string, part any) error {
+	if part == nil {
+		return fmt.Errorf("picker: %s is nil", field)
+	}
+	if v, ok := part.(scorer.Validator); ok {
+		if err := v.Validate(); err != nil {
+			return fmt.Errorf("picker: %s: %w", field, err)
+		}
+	}
+	return nil
+}
