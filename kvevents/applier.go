@@ -221,7 +221,8 @@ func (a *Applier) stored(o *owner, e *Event) error {
 	}
 	s := &a.span
 	*s = prefixindex.Span{Hashes: e.Hashes, BlockTokens: e.BlockTokens, Tier: p.tier, Group: e.Group}
-	s.Whole = p.whole && len(e.Hashes) > 1
+	// Names without tokens are those of chunks, and stand for themselves.
+	s.Whole = p.whole && len(e.Hashes) > 1 && len(e.Tokens) > 0
 	onGPU := p.tier == prefixindex.TierGPU
 	o.told = o.told || e.HasExtras && onGPU
 	switch need := len(e.Hashes) * e.BlockTokens; {

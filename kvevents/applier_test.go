@@ -352,6 +352,12 @@ func TestChunkedOffload(t *testing.T) {
 			require.Equal(t, 16, f.held(base, count(1, 16)).CPU)
 		})
 	}
+	t.Run("names of several chunks", func(t *testing.T) {
+		f := newFixture(t)
+		f.apply(stored([]uint64{1, 2, 3, 4}, nil, count(1, 16), 4))
+		f.apply(list{"BlockStored", list{1, 2, 3}, nil, list{}, 4, nil, "CPU"}, removed([]uint64{1, 2, 3, 4}))
+		require.Equal(t, 8, f.held(base, count(1, 8)).CPU)
+	})
 	t.Run("pages of SGLang", func(t *testing.T) {
 		f := newFixture(t)
 		f.apply(stored([]uint64{1, 2, 3, 4}, nil, count(1, 16), 4, "medium", "CPU_PINNED"))

@@ -121,8 +121,10 @@ func (p *parser) namedEnvelope() string {
 			}
 			seen = true
 			slot = slotEvents
-		case "data_parallel_rank", "attn_dp_rank", "dp_rank":
-			slot = slotRank
+		default:
+			if isRankKey(key) {
+				slot = slotRank
+			}
 		}
 		if what := p.batchField(slot); what != "" {
 			return what
@@ -153,12 +155,10 @@ func (p *parser) batchField(slot int) string {
 		if p.null() {
 			return ""
 		}
-		at := p.i
-		if rank, ok := p.int(0, math.MaxInt32); ok {
-			p.out.Rank, p.out.HasRank = int(rank), true
+		if rank, ok := p.rank(); ok {
+			p.out.Rank, p.out.HasRank = rank, true
 			return ""
 		}
-		p.i = at
 	}
 	p.out.UnknownFields++
 	if !p.skip() {

@@ -1,6 +1,105 @@
 package kvevents
 
-import "github.com/warmroute/warmroute/prefixindex"
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/warmroute/warmroute/prefixindex"
+)
+
+// Loss is what to do about numbers that are lost for good.
+type Loss uint8
+
+// The ways to go on after a loss.
+const (
+	// LossKeep keeps what is known and marks the view. Lost announcements cost hits;
+	// lost removals leave blocks that are credited and no longer there, until they are
+	// announced again, or the engine restarts or empties its cache.
+	LossKeep Loss = iota
+
+	// LossClear begins a new epoch, empty: nothing is credited that may be gone.
+	LossClear
+)
+
+// StreamOptions configures a Stream. The zero StreamOptions are for a stream without
+// replay.
+type StreamOptions struct {
+	// Replay says that past frames can be asked for, so that a Stream begins with all
+	// that the engine still has, and asks again for what is missing.
+	Replay bool
+
+	// Loss is what to do about numbers that are lost for good.
+	Loss Loss
+
+	// HeldFrames and HeldBytes bound the frames that wait behind missing ones: by
+	// default 65,536 frames and 64 MiB of payload. Frames beyond are dropped, counted,
+	// and asked for later.
+	HeldFrames int
+	HeldBytes  int
+
+	// ReplayIdle ends a replay that brings nothing for so long: by default 5 seconds.
+	ReplayIdle time.Duration
+
+	// ReplayAttempts is after how many replays in a row that brought nothing of use
+	// the missing numbers are given up: 1 to 100, by default 3. Two are enough where
+	// the engine sends what comes after a number but not the number itself.
+	ReplayAttempts int
+
+	// ReplayBackoff is the wait before a replay is tried for the second time, doubled
+	// each time up to 30 seconds: by default half a second.
+	ReplayBackoff time.Duration
+
+	// StaleAfter is the silence after which the view is ViewStale until the next
+	// frame. Zero is never, since engines without work are silent.
+	StaleAfter time.Duration
+
+	// Clock tells the time; by default time.Now.
+	Clock func() time.Time
+}
+
+const maxReplayBackoff = 30 * time.Second
+
+func (o *StreamOptions) validate() error {
+	const maxFrames, maxBytes = 1 << 24, 1 << 40
+	switch {
+	case o.Loss > LossClear:
+		return fmt.Errorf("kvevents: Loss is %d, want %d or %d", o.Loss, LossKeep, LossClear)
+	case o.HeldFrames < 0 || o.HeldFrames > maxFrames:
+		return fmt.Errorf("kvevents: HeldFrames is %d, want 0 to %d", o.HeldFrames, maxFrames)
+	case o.HeldBytes < 0 || o.HeldBytes > maxBytes:
+		return fmt.Errorf("kvevents: HeldBytes is %d, want 0 to %d", o.HeldBytes, maxBytes)
+	case o.ReplayIdle < 0:
+		return fmt.Errorf("kvevents: ReplayIdle is %v, want 0 or more", o.ReplayIdle)
+	case o.ReplayAttempts < 0 || o.ReplayAttempts > 100:
+		return fmt.Errorf("kvevents: ReplayAttempts is %d, want 0 to 100", o.ReplayAttempts)
+	case o.ReplayBackoff < 0 || o.ReplayBackoff > maxReplayBackoff:
+		return fmt.Errorf("kvevents: ReplayBackoff is %v, want 0 to %v", o.ReplayBackoff, maxReplayBackoff)
+	case o.StaleAfter < 0:
+		return fmt.Errorf("kvevents: StaleAfter is %v, want 0 or more", o.StaleAfter)
+	}
+	if o.HeldFrames == 0 {
+		o.HeldFrames = 1 << 16
+	}
+	if o.HeldBytes == 0 {
+		o.HeldBytes = 64 << 20
+	}
+	if o.ReplayIdle == 0 {
+		o.ReplayIdle = 5 * time.Second
+	}
+	if o.ReplayAttempts == 0 {
+		o.ReplayAttempts = 3
+	}
+	if o.ReplayBackoff == 0 {
+		o.ReplayBackoff = time.Second / 2
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	return nil
+}
 
 // Action is what a Stream wants done. More may be added; take no step for one that
 // you do not know.
@@ -8,51 +107,84 @@ type Action uint8
 
 // The actions.
 const (
-	Apply Action = iota + 1 // apply the frame
-	Begin                   // begin a new epoch; the frame that showed it follows
+	Apply      Action = iota + 1 // apply the frame
+	Begin                        // begin a new epoch
+	Replay                       // begin a replay, and stop the one before if it still runs
+	StopReplay                   // stop the replay
 )
 
 // Step is one thing to do.
 type Step struct {
 	Action Action
-	Frame  Frame // of Apply
+	Frame  Frame  // of Apply
+	From   uint64 // of Replay: the first number wanted
+	Round  uint64 // of Replay: its name, for Replayed and ReplayEnded
 }
 
-// Stream is the order of one stream's frames, without I/O: frames go in as they
-// arrive, and steps come out in the order in which they must be taken. The zero
-// Stream is ready and takes any first number. One goroutine at a time.
-type Stream struct {
-	steps   []Step // to be taken, first first
-	next    uint64
-	started bool
-	view    prefixindex.View
-	stats   StreamStats
-}
-
-// Live takes a frame that has just arrived. What follows from it is to be asked of
-// Next, until that has no more, before the next frame is given.
+// Stream is the order of one stream's frames, without I/O: what happens goes in, and
+// steps come out in the order in which they must be taken. After each call of another
+// method, ask Next until it has no more. One goroutine at a time.
 //
-// O(1).
-func (s *Stream) Live(f Frame) {
-	s.stats.Frames++
-	missing := f.Seq - s.next
-	if s.started && f.Seq < s.next {
-		s.stats.Restarts++
-		s.steps = append(s.steps, Step{Action: Begin})
-		s.view = prefixindex.ViewLive
-		missing = f.Seq
+// Numbers count up from 0 in each life of the engine. Each is applied once, and none
+// ahead of one that may still come: frames behind missing ones are held while those
+// are fetched. A replay asks for the last frame applied as well, and if that is not
+// the same any more, the engine has restarted and its numbers have passed ours; a
+// number that goes backwards says so by itself. Either way a new epoch begins before
+// anything of the new life is applied.
+type Stream struct {
+	o     StreamOptions
+	steps []Step
+	taken int // of steps
+	held  held
+	stats StreamStats
+
+	next     uint64 // number to be applied next
+	fresh    bool   // after Reset: the next number may be any
+	last     numbered
+	hasLast  bool // last is a frame that was applied, in this life of the engine
+	live     uint64
+	liveSum  uint64
+	hasLive  bool              // live is the number of the last live frame of this life
+	ahead    map[uint64]uint64 // fingerprints of replayed frames that live ones may still repeat
+	open     bool              // numbers are missing, or may be, and are being fetched
+	gapped   bool              // some were lost for good
+	heard    bool              // of the engine, at all
+	heardAt  time.Time
+	stale    bool
+	round    round
+	rounds   uint64    // begun
+	attempts int       // replays in a row without use
+	doubts   int       // replays in a row that did not have the last frame applied
+	retryAt  time.Time // zero: no replay waits
+}
+
+// round is one replay.
+type round struct {
+	running  bool
+	from     uint64
+	verify   bool // the frame of number from must be the last one applied
+	useful   bool // it brought a frame that was applied
+	higher   bool // it brought frames, but none that comes next
+	deadline time.Time
+}
+
+// maxAhead bounds Stream.ahead. Without a fingerprint a frame that repeats a replayed
+// one is still not applied; but it cannot give away a restart.
+const maxAhead = 1 << 16
+
+// NewStream returns a stream that has heard nothing. With replay its first step is to
+// ask for all that the engine has. An error names the option.
+func NewStream(o StreamOptions) (*Stream, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
-	switch {
-	case missing > 0:
-		s.stats.Gaps++
-		s.stats.Missing += missing
-		s.view = prefixindex.ViewGap
-	case !s.started:
-		s.view = prefixindex.ViewLive
+	s := &Stream{o: o}
+	s.held.maxFrames, s.held.maxBytes = o.HeldFrames, o.HeldBytes
+	if o.Replay {
+		s.open = true
+		s.ask()
 	}
-	s.started = true
-	s.next = f.Seq + 1
-	s.steps = append(s.steps, Step{Action: Apply, Frame: f})
+	return s, nil
 }
 
 // Next returns the next step, or false if there is none for now. A step that was
@@ -60,24 +192,209 @@ func (s *Stream) Live(f Frame) {
 //
 // O(1).
 func (s *Stream) Next() (Step, bool) {
-	if len(s.steps) == 0 {
+	if s.taken == len(s.steps) {
+		s.steps, s.taken = s.steps[:0], 0
 		return Step{}, false
 	}
-	step := s.steps[0]
-	s.steps = s.steps[:copy(s.steps, s.steps[1:])]
+	step := s.steps[s.taken]
+	s.steps[s.taken] = Step{} // frees the payload
+	s.taken++
 	return step, true
 }
 
+func (s *Stream) step(step Step) { s.steps = append(s.steps, step) }
+
+// Live takes a frame that has just arrived. The payload is kept while the frame is
+// held.
+//
+// O(payload), for its fingerprint, and O(log held frames).
+func (s *Stream) Live(f Frame) {
+	s.stats.Frames++
+	s.hear()
+	if f.Seq == replayEnd {
+		s.stats.Invalid++
+		return
+	}
+	n := numbered{f, xxhash.Sum64(f.Payload)}
+	switch {
+	case s.hasLive && f.Seq == s.live && n.sum == s.liveSum:
+		s.stats.Duplicates++
+		return
+	case s.hasLive && f.Seq <= s.live:
+		s.stats.Restarts++
+		s.restart()
+	case f.Seq < s.next && !s.fresh:
+		// A replay has brought this number already.
+		s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+		sum, known := s.ahead[f.Seq]
+		delete(s.ahead, f.Seq)
+		if !known || sum == n.sum {
+			s.stats.Duplicates++
+			return
+		}
+		s.stats.HiddenRestarts++ // but that of another life
+		s.restart()
+	}
+	want := s.next
+	if s.hasLive {
+		want = max(want, s.live+1)
+	}
+	s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+	if s.fresh {
+		s.fresh = false
+		s.next = f.Seq
+	} else if f.Seq > want {
+		s.stats.Gaps++
+		s.stats.Missing += f.Seq - want
+	}
+	switch {
+	case s.open:
+		s.hold(n)
+	case f.Seq == s.next:
+		s.apply(n)
+	case s.o.Replay:
+		s.open = true
+		s.hold(n)
+		s.ask()
+	default:
+		s.lose(f.Seq)
+		s.apply(n)
+	}
+}
+
+func (s *Stream) hear() {
+	s.heard, s.stale = true, false
+	s.heardAt = s.o.Clock()
+}
+
+// hold keeps a frame until those before it are there.
+func (s *Stream) hold(n numbered) {
+	if !s.held.add(n) {
+		s.stats.Overflowed++
+	}
+}
+
+// apply hands out the frame that comes next.
+func (s *Stream) apply(n numbered) {
+	s.step(Step{Action: Apply, Frame: n.Frame})
+	s.last, s.hasLast = numbered{Frame{Seq: n.Seq}, n.sum}, true
+	s.next = n.Seq + 1
+}
+
+// drain hands out held frames as far as none is missing.
+func (s *Stream) drain() {
+	for {
+		seq, ok := s.held.lowest()
+		if !ok || seq > s.next {
+			return
+		}
+		if n := s.held.take(); seq == s.next {
+			s.apply(n)
+		}
+	}
+}
+
+// lose gives up the numbers before seq.
+func (s *Stream) lose(seq uint64) {
+	s.stats.Lost += seq - s.next
+	if s.o.Loss == LossClear && s.hasLast {
+		s.step(Step{Action: Begin})
+	}
+	s.next = seq
+	s.gapped = true
+}
+
+// restart begins the next life of the engine. Nothing that is held or being fetched
+// is known to be of it.
+func (s *Stream) restart() {
+	s.stop()
+	s.step(Step{Action: Begin})
+	s.stats.Dropped += uint64(s.held.drop())
+	clear(s.ahead)
+	s.next, s.hasLast, s.hasLive, s.fresh = 0, false, false, false
+	s.open, s.gapped = false, false
+	s.attempts, s.doubts = 0, 0
+}
+
+// Reset says that the caller has emptied the cache and begun a new epoch, because the
+// engine's is known to be empty. Frames that are held are dropped, and what came
+// before the next live frame is no longer of interest. It returns how many were
+// dropped.
+//
+// O(held frames).
+func (s *Stream) Reset() int {
+	dropped := s.held.drop()
+	for ; s.taken < len(s.steps); s.taken++ {
+		if s.steps[s.taken].Action == Apply {
+			dropped++
+		}
+	}
+	s.steps, s.taken = s.steps[:0], 0
+	s.stop()
+	s.open, s.gapped = false, false
+	s.fresh, s.hasLast = true, false
+	s.attempts, s.doubts = 0, 0
+	clear(s.ahead)
+	return dropped
+}
+
+// Emptied says that the frame applied last has emptied the cache: what was lost
+// before no longer matters.
+//
+// O(1).
+func (s *Stream) Emptied() { s.gapped = false }
+
+// Damaged says that the contents of the frame applied last are lost.
+//
+// O(1).
+func (s *Stream) Damaged() { s.gapped = true }
+
 // View returns what the numbers so far let one believe. O(1).
-func (s *Stream) View() prefixindex.View { return s.view }
+func (s *Stream) View() prefixindex.View {
+	switch {
+	case !s.heard:
+		return prefixindex.ViewNever
+	case s.stale:
+		return prefixindex.ViewStale
+	case s.open:
+		return prefixindex.ViewResyncing
+	case s.gapped:
+		return prefixindex.ViewGap
+	}
+	return prefixindex.ViewLive
+}
 
 // Stats returns counts since the Stream began. O(1).
-func (s *Stream) Stats() StreamStats { return s.stats }
+func (s *Stream) Stats() StreamStats {
+	st := s.stats
+	st.Held, st.HeldBytes = len(s.held.frames), s.held.bytes
+	return st
+}
 
 // StreamStats counts what the numbers showed.
 type StreamStats struct {
-	Frames   uint64 // frames taken
-	Gaps     uint64 // places where numbers were missing
-	Missing  uint64 // numbers missing in them
-	Restarts uint64 // numbers that went backwards
+	Held      int // frames that wait now
+	HeldBytes int // of their payloads
+
+	Frames         uint64 // live frames taken
+	Invalid        uint64 // frames whose number is none
+	Duplicates     uint64 // frames not applied again
+	Gaps           uint64 // places where numbers were missing in live frames, or before the first
+	Missing        uint64 // numbers missing in them
+	Recovered      uint64 // frames that replays brought
+	Lost           uint64 // numbers given up
+	Dropped        uint64 // held frames dropped because the engine had restarted
+	Overflowed     uint64 // frames for which there was no room to wait
+	Restarts       uint64 // numbers that went backwards
+	HiddenRestarts uint64 // restarts that only a replay gave away
+	Unverified     uint64 // epochs begun because a replay did not reach back to the last frame applied
+	Replays        uint64 // begun
+	ReplaysFailed  uint64 // ended by an error, or by silence
+	ReplaysIdle    uint64 // of those: by silence
+	ReplayHoles    uint64 // replays that left out numbers in their middle
+	LateReplayed   uint64 // frames of replays that had been given up
+	Reconnects     uint64 // connections that were lost and came back
 }
+
+// errReplayIdle is how a replay ends that brings nothing for too long.
+var errReplayIdle = errors.New("kvevents: replay brings nothing")

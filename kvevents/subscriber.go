@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -21,9 +22,11 @@ type SubscriberOptions struct {
 	Endpoint prefixindex.Endpoint
 	Rank     int    // data-parallel rank of the stream
 	Model    string // the model that the endpoint serves: Scope.Model of its prompts, to the letter
+	Source   Source // one that is a Replayer is asked for what is missing, and at first for all
 	Ranks    RankSource
-	Source   Source
 	Decoder  Decoder
+	Stream   StreamOptions    // Replay and Clock are the Subscriber's to set
+	Queue    QueueOptions     // of frames received and not yet applied
 	Logger   *slog.Logger     // nil: nothing is logged
 	Clock    func() time.Time // nil: time.Now
 }
@@ -32,21 +35,29 @@ func (o *SubscriberOptions) validate() error {
 	if o.Source == nil {
 		return errors.New("kvevents: Source is nil")
 	}
-	return nil
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o.Queue.validate()
 }
 
 // Subscriber keeps the owners of one stream up to date. It is the only one to open
 // Writers for them.
 type Subscriber struct {
-	o   SubscriberOptions
-	log *slog.Logger
+	o     SubscriberOptions
+	log   *slog.Logger
+	queue *queue
 
 	mu      sync.Mutex // over all below
-	started bool       // Run was called
-	stream  Stream
+	ran     bool       // Run was called
+	stream  *Stream
 	applier *Applier
 	batch   Batch
 	view    prefixindex.View // that the owners were given
+	replays replays
 	stats   SubscriberStats
 }
 
@@ -62,85 +73,221 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Clock == nil {
-		o.Clock = time.Now
+	replayer, _ := o.Source.(Replayer)
+	o.Stream.Replay, o.Stream.Clock = replayer != nil, o.Clock
+	stream, err := NewStream(o.Stream)
+	if err != nil {
+		return nil, err
 	}
-	log := slog.New(slog.DiscardHandler)
-	if o.Logger != nil {
-		log = o.Logger.With("endpoint", o.Index.Name(o.Endpoint), "rank", o.Rank)
-	}
-	return &Subscriber{o: o, log: log, applier: applier}, nil
+	return &Subscriber{
+		o:       o,
+		log:     o.Logger.With("endpoint", o.Index.Name(o.Endpoint), "rank", o.Rank),
+		queue:   newQueue(o.Queue),
+		stream:  stream,
+		applier: applier,
+		replays: replays{source: replayer, events: make(chan replayEvent)},
+	}, nil
 }
 
 // Run receives and applies frames until ctx ends, the source fails, or the endpoint
 // leaves. It returns nil for the first and for io.EOF, and otherwise the error, with
 // prefixindex.ErrNotJoined or ErrFenced for the last. That the endpoint left is noticed
-// at the next frame; end ctx to stop at once. When Run returns, no goroutine of the
-// subscriber is left. It runs once.
+// at the next frame; end ctx to stop at once. After io.EOF it waits for a replay that
+// is to fill a gap. When Run returns, no goroutine of the subscriber is left, and the
+// view of owners that were heard of is ViewStale, since nobody looks after them any
+// more. It runs once.
 func (s *Subscriber) Run(ctx context.Context) error {
 	s.mu.Lock()
-	again := s.started
-	s.started = true
+	again := s.ran
+	s.ran = true
 	s.mu.Unlock()
 	if again {
 		return ErrRan
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { s.receive(ctx) })
+	err := s.loop(ctx, &running)
+	cancel()
+	running.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream.View() != prefixindex.ViewNever {
+		_ = s.applier.SetView(prefixindex.ViewStale) // fails only where nothing is left to mark
+	}
+	s.log.Info("stream ended", "err", err)
+	return err
+}
+
+// receive puts what the source delivers into the queue, its last error too.
+func (s *Subscriber) receive(ctx context.Context) {
 	for {
 		f, err := s.o.Source.Receive(ctx)
-		switch {
-		case err == nil:
-			err = s.frame(f)
-			if err != nil {
-				return err
-			}
-		case ctx.Err() != nil || errors.Is(err, io.EOF):
-			return nil
-		default:
-			return fmt.Errorf("kvevents: source: %w", err)
+		if s.queue.put(ctx, arrival{f, err}) != nil || err != nil && !errors.Is(err, ErrReconnected) {
+			return
 		}
 	}
 }
 
-// frame takes one frame as far as it goes.
-func (s *Subscriber) frame(f Frame) error {
+// loop is the one goroutine that gives the stream what happens and takes its steps.
+func (s *Subscriber) loop(ctx context.Context, running *sync.WaitGroup) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	silent := s.o.Stream.StaleAfter // until it is said that nothing was ever heard
+	began := s.o.Clock()
+	ended := false // the source has
+	for {
+		s.mu.Lock()
+		err := s.follow(ctx, running)
+		wait := s.wait()
+		open := s.stream.open
+		if silent > 0 && s.stats.LastFrame.IsZero() {
+			left := began.Add(silent).Sub(s.o.Clock())
+			if left <= 0 {
+				s.log.Warn("nothing heard of the engine yet", "for", silent)
+				silent = 0
+			} else {
+				wait = min(wait, left)
+			}
+		}
+		s.mu.Unlock()
+		if err != nil || ended && !open {
+			return err
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			s.mu.Lock()
+			s.stream.Tick()
+			s.mu.Unlock()
+		case e := <-s.replays.events:
+			s.mu.Lock()
+			s.replayed(e)
+			s.mu.Unlock()
+		case <-s.queue.ready:
+			done, err := s.arrivals(ctx, running)
+			if err != nil {
+				return err
+			}
+			ended = ended || done
+		}
+	}
+}
+
+// wait returns how long there is nothing to do if nothing happens.
+func (s *Subscriber) wait() time.Duration {
+	at, ok := s.stream.Deadline()
+	if !ok {
+		return time.Hour
+	}
+	return max(at.Sub(s.o.Clock()), 0)
+}
+
+// maxBurst is how many frames are applied before timers and replays are looked after.
+const maxBurst = 64
+
+// arrivals takes what is in the queue. done says that the source has ended well.
+func (s *Subscriber) arrivals(ctx context.Context, running *sync.WaitGroup) (done bool, err error) {
+	for range maxBurst {
+		done, more, err := s.arrival(ctx, running)
+		if done || !more || err != nil {
+			return done, err
+		}
+	}
+	signal(s.queue.ready)
+	return false, nil
+}
+
+// arrival takes one thing from the queue. It holds the lock from taking a frame until
+// that is applied, so that Reset finds each frame either waiting or applied.
+func (s *Subscriber) arrival(ctx context.Context, running *sync.WaitGroup) (done, more bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.LastSeq, s.stats.LastFrame = f.Seq, s.o.Clock()
-	s.stream.Live(f)
+	a, more := s.queue.take()
+	switch {
+	case !more:
+		return false, false, nil
+	case a.err == nil:
+		s.stats.LastSeq, s.stats.LastFrame = a.frame.Seq, s.o.Clock()
+		s.stream.Live(a.frame)
+	case errors.Is(a.err, ErrReconnected):
+		s.log.Info("reconnected")
+		s.stream.Reconnected()
+	case ctx.Err() != nil || errors.Is(a.err, io.EOF):
+		return true, true, nil
+	default:
+		return false, true, fmt.Errorf("kvevents: source: %w", a.err)
+	}
+	return false, true, s.follow(ctx, running)
+}
+
+// follow takes the steps that the stream wants. The caller holds the lock.
+func (s *Subscriber) follow(ctx context.Context, running *sync.WaitGroup) error {
 	for {
 		step, ok := s.stream.Next()
 		if !ok {
-			break
+			s.replays.run(ctx, running)
+			return s.showView()
 		}
 		switch step.Action {
 		case Begin:
-			s.log.Info("the engine has restarted", "seq", f.Seq)
-			s.view = prefixindex.ViewNever
-			if err := s.applier.Begin(); err != nil {
+			s.log.Info("new epoch", "seq", s.stats.LastSeq)
+			if err := s.begin(); err != nil {
 				return err
 			}
 		case Apply:
 			if err := s.apply(step.Frame); err != nil {
 				return err
 			}
+		case Replay:
+			s.log.Debug("replay", "from", step.From)
+			s.replays.want(step)
+		case StopReplay:
+			s.replays.stop()
 		}
 	}
-	if view := s.stream.View(); view != s.view {
-		s.view = view
-		return s.applier.SetView(view)
+}
+
+// begin starts an epoch, whose view is not the stream's yet.
+func (s *Subscriber) begin() error {
+	s.view = prefixindex.ViewNever
+	s.applier.view = prefixindex.ViewNever
+	return s.applier.Begin()
+}
+
+// showView hands the stream's view on where it has changed.
+func (s *Subscriber) showView() error {
+	view := s.stream.View()
+	if view == s.view {
+		return nil
 	}
-	return nil
+	s.log.Debug("view", "view", view, "before", s.view)
+	s.view = view
+	return s.applier.SetView(view)
 }
 
 // apply decodes and applies one frame.
 func (s *Subscriber) apply(f Frame) error {
 	if err := s.o.Decoder.Decode(f.Payload, &s.batch); err != nil {
 		s.stats.Unreadable++
-		s.log.Warn("a batch is lost", "seq", f.Seq, "err", err)
+		s.stream.Damaged()
+		if bits.OnesCount64(s.stats.Unreadable) == 1 { // the 1st, 2nd, 4th, 8th...
+			s.log.Warn("payload cannot be read", "seq", f.Seq, "so far", s.stats.Unreadable, "err", err)
+		}
 		return nil
 	}
+	if s.batch.Unknown > 0 && s.applier.stats.Unknown == 0 {
+		s.log.Info("event of a kind that is not known", "tag", string(s.batch.UnknownTag))
+	}
+	clears := s.applier.stats.Cleared
 	if err := s.applier.Apply(&s.batch); err != nil {
 		return err
+	}
+	if s.applier.stats.Cleared > clears && len(s.applier.owners) == 1 {
+		s.stream.Emptied()
 	}
 	s.stats.Batches++
 	if !s.batch.Time.IsZero() {
@@ -151,24 +298,39 @@ func (s *Subscriber) apply(f Frame) error {
 
 // Reset says that the engine's cache is empty, as the host knows from elsewhere: it
 // was put to sleep, or its weights were replaced. A new epoch begins; frames that
-// were received before and not yet applied are dropped and counted. What the source
-// itself still holds is not known here and will be applied. Before Run and after it,
-// Reset empties the owners all the same.
+// were received before and not yet applied are dropped and counted, and a replay is
+// stopped. What the source itself still holds is not known here and will be applied.
+// Before Run and after it, Reset empties the owners all the same.
 //
-// Safe for concurrent use.
+// O(frames received and not applied). Safe for concurrent use.
 func (s *Subscriber) Reset() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Resets++
-	return s.applier.Begin()
+	s.stats.Discarded += uint64(s.queue.discard() + s.stream.Reset())
+	s.replays.stop()
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.showView()
 }
 
-// Stats returns counts since NewSubscriber. Safe for concurrent use.
+// View returns how far the picture of the stream's owners can be trusted. Safe for
+// concurrent use.
+func (s *Subscriber) View() prefixindex.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream.View()
+}
+
+// Stats returns counts since NewSubscriber. It waits for a frame that is being
+// applied. Safe for concurrent use.
 func (s *Subscriber) Stats() SubscriberStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
 	st.Stream, st.Applier = s.stream.Stats(), s.applier.Stats()
+	st.Queued, st.QueueDropped = s.queue.fill()
 	return st
 }
 
@@ -177,11 +339,13 @@ type SubscriberStats struct {
 	Stream  StreamStats
 	Applier ApplierStats
 
-	Batches    uint64        // payloads decoded and applied
-	Unreadable uint64        // payloads refused with ErrPayload
-	Resets     uint64        // calls of Reset
-	Discarded  uint64        // frames dropped by a Reset
-	LastSeq    uint64        // number of the last frame
-	LastFrame  time.Time     // when it arrived; zero: nothing was ever heard
-	Lag        time.Duration // from when the engine assembled it to when it was applied
+	Batches      uint64        // payloads decoded and applied
+	Unreadable   uint64        // payloads refused with ErrPayload
+	Resets       uint64        // calls of Reset
+	Discarded    uint64        // frames dropped by a Reset
+	Queued       int           // frames that wait to be applied
+	QueueDropped uint64        // frames dropped for want of room in the queue
+	LastSeq      uint64        // number of the last live frame
+	LastFrame    time.Time     // when it was taken from the queue; zero: nothing was ever heard
+	Lag          time.Duration // from when the engine assembled the last batch to when it was applied
 }

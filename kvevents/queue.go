@@ -1,0 +1,156 @@
+package kvevents
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// QueuePolicy is what to do with a frame for which a queue has no room.
+type QueuePolicy uint8
+
+// The queue policies.
+const (
+	// QueueBlock receives nothing until there is room, so that the transport, and at
+	// last the engine, does the waiting or dropping.
+	QueueBlock QueuePolicy = iota
+
+	// QueueDrop drops the frame, counted. Its number is then missing, and fetched again
+	// or given up like any other.
+	QueueDrop
+)
+
+// QueueOptions bounds a queue of frames.
+type QueueOptions struct {
+	Frames int         // most frames: by default 1,024
+	Bytes  int         // most bytes of payload, unless it is one frame: by default 64 MiB
+	Full   QueuePolicy // what to do when it is full: by default QueueBlock
+}
+
+func (o *QueueOptions) validate() error {
+	const maxFrames, maxBytes = 1 << 24, 1 << 40
+	switch {
+	case o.Frames < 0 || o.Frames > maxFrames:
+		return fmt.Errorf("kvevents: Queue.Frames is %d, want 0 to %d", o.Frames, maxFrames)
+	case o.Bytes < 0 || o.Bytes > maxBytes:
+		return fmt.Errorf("kvevents: Queue.Bytes is %d, want 0 to %d", o.Bytes, maxBytes)
+	case o.Full > QueueDrop:
+		return fmt.Errorf("kvevents: Queue.Full is %d, want %d or %d", o.Full, QueueBlock, QueueDrop)
+	}
+	if o.Frames == 0 {
+		o.Frames = 1024
+	}
+	if o.Bytes == 0 {
+		o.Bytes = 64 << 20
+	}
+	return nil
+}
+
+// arrival is what Source.Receive returned: a frame, or an error.
+type arrival struct {
+	frame Frame
+	err   error
+}
+
+// queue passes arrivals from one goroutine to another.
+type queue struct {
+	o     QueueOptions
+	ready chan struct{} // has a token when there may be something to take
+	space chan struct{} // has a token when there may be room
+
+	mu      sync.Mutex
+	list    []arrival // from head on
+	head    int
+	bytes   int
+	dropped uint64
+}
+
+func newQueue(o QueueOptions) *queue {
+	return &queue{o: o, ready: make(chan struct{}, 1), space: make(chan struct{}, 1)}
+}
+
+// put adds a, or drops it. It waits for room if the policy says so, and then fails
+// only when ctx ends. Errors always find room.
+func (q *queue) put(ctx context.Context, a arrival) error {
+	for !q.offer(a) {
+		select {
+		case <-q.space:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	signal(q.ready)
+	return nil
+}
+
+// offer reports whether a has been dealt with.
+func (q *queue) offer(a arrival) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.list) - q.head
+	if a.err == nil && n > 0 && (n >= q.o.Frames || q.bytes+len(a.frame.Payload) > q.o.Bytes) {
+		if q.o.Full == QueueBlock {
+			return false
+		}
+		q.dropped++
+		return true
+	}
+	q.list = append(q.list, a)
+	q.bytes += len(a.frame.Payload)
+	return true
+}
+
+// take removes the oldest.
+func (q *queue) take() (arrival, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == len(q.list) {
+		return arrival{}, false
+	}
+	a := q.list[q.head]
+	q.list[q.head] = arrival{}
+	q.head++
+	q.bytes -= len(a.frame.Payload)
+	switch {
+	case q.head == len(q.list):
+		q.list, q.head = q.list[:0], 0
+	case q.head >= 1024 && q.head >= len(q.list)/2: // a queue that is never empty must not creep
+		q.list = append(q.list[:0], q.list[q.head:]...)
+		q.head = 0
+	}
+	signal(q.space)
+	return a, true
+}
+
+// discard drops all frames, keeps errors, and returns how many frames there were.
+func (q *queue) discard() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	kept := q.list[:0]
+	for _, a := range q.list[q.head:] {
+		if a.err != nil {
+			kept = append(kept, a)
+		} else {
+			n++
+		}
+	}
+	clear(q.list[len(kept):])
+	q.list, q.head, q.bytes = kept, 0, 0
+	signal(q.space)
+	return n
+}
+
+// fill returns how many frames wait and how many were dropped.
+func (q *queue) fill() (waiting int, dropped uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list) - q.head, q.dropped
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

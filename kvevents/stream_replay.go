@@ -1,0 +1,279 @@
+package kvevents
+
+import (
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// ask begins a replay: from the last frame applied on, which has to be the same as
+// then, or of all there is.
+func (s *Stream) ask() {
+	s.rounds++
+	s.stats.Replays++
+	s.retryAt = time.Time{}
+	s.round = round{running: true, deadline: s.o.Clock().Add(s.o.ReplayIdle)}
+	if s.hasLast {
+		s.round.from, s.round.verify = s.last.Seq, true
+	}
+	s.step(Step{Action: Replay, From: s.round.from, Round: s.rounds})
+}
+
+// stop ends whatever replay runs or waits.
+func (s *Stream) stop() {
+	if s.round.running {
+		s.step(Step{Action: StopReplay})
+	}
+	s.round.running = false
+	s.retryAt = time.Time{}
+}
+
+// Replayed takes a frame of the replay named round.
+//
+// O(payload), for its fingerprint, and O(log held frames).
+func (s *Stream) Replayed(round uint64, f Frame) {
+	if !s.round.running || round != s.rounds {
+		s.stats.LateReplayed++
+		return
+	}
+	s.hear()
+	s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
+	n := numbered{f, xxhash.Sum64(f.Payload)}
+	switch {
+	case f.Seq < s.round.from:
+		s.stats.Duplicates++
+	case s.round.verify:
+		s.verify(n)
+	case f.Seq < s.next:
+		s.stats.Duplicates++
+	case f.Seq == s.next:
+		s.fetched(n)
+	default:
+		s.beyond(n)
+	}
+}
+
+// beyond takes a frame from a replay that does not come next.
+func (s *Stream) beyond(n numbered) {
+	if !s.hasLast {
+		// The engine has forgotten what was before, or its replay has lost it. The oldest
+		// that there is begins the picture.
+		if seq, ok := s.held.lowest(); ok && seq < n.Seq {
+			s.lose(seq)
+			s.drain()
+		} else {
+			s.lose(n.Seq)
+		}
+	}
+	if n.Seq > s.next {
+		s.round.higher = true
+		s.hold(n)
+	} else if n.Seq == s.next {
+		s.fetched(n)
+	}
+}
+
+// verify compares the first frame of a replay with the last one applied.
+func (s *Stream) verify(n numbered) {
+	switch {
+	case n.Seq > s.round.from:
+		s.doubt()
+	case n.sum != s.last.sum:
+		s.stats.HiddenRestarts++
+		s.renew()
+	default:
+		s.round.verify = false
+		s.doubts = 0
+	}
+}
+
+// doubt deals with a replay that lacks the last frame applied. The replay may have
+// lost it on the way; if it is missing for the second time, then the engine no longer
+// has it, and what is known may be another life's.
+func (s *Stream) doubt() {
+	s.doubts++
+	if s.doubts < 2 {
+		s.stop()
+		s.ask()
+		return
+	}
+	s.stats.Unverified++
+	s.renew()
+}
+
+// renew begins a new epoch with all that the engine has. Held frames are part of
+// that, or of the life before.
+func (s *Stream) renew() {
+	s.restart()
+	s.open = true
+	s.ask()
+}
+
+// fetched takes the frame that comes next, from a replay.
+func (s *Stream) fetched(n numbered) {
+	waiting, ok := s.held.frames[n.Seq]
+	if ok && waiting.sum != n.sum {
+		// What is held was sent in another life than what the engine has now.
+		s.stats.HiddenRestarts++
+		s.renew()
+		return
+	}
+	s.round.useful = true
+	s.attempts = 0
+	if !ok {
+		s.stats.Recovered++
+		if !s.hasLive || n.Seq > s.live {
+			s.expect(n)
+		}
+		s.apply(n)
+		return
+	}
+	// The replay has reached what came by itself.
+	s.drain()
+	s.close()
+}
+
+// expect remembers a frame that will come once more, live.
+func (s *Stream) expect(n numbered) {
+	if s.ahead == nil {
+		s.ahead = map[uint64]uint64{}
+	}
+	if len(s.ahead) < maxAhead {
+		s.ahead[n.Seq] = n.sum
+	}
+}
+
+// ReplayEnded says that the replay named round has ended: with nil if the engine said
+// that this was all.
+//
+// O(held frames).
+func (s *Stream) ReplayEnded(round uint64, err error) {
+	if !s.round.running || round != s.rounds {
+		return
+	}
+	s.round.running = false
+	if err != nil {
+		s.stats.ReplaysFailed++
+	} else if s.round.verify {
+		// All that the engine has is older than what was applied.
+		s.doubt()
+		return
+	}
+	if s.round.higher {
+		s.stats.ReplayHoles++
+	}
+	s.drain()
+	// A replay that broke off will do if all is there that has been heard of since.
+	if (err == nil || s.hasLive && !s.round.verify) && s.close() {
+		return
+	}
+	if s.round.useful {
+		s.ask() // there was progress: at once
+		return
+	}
+	s.attempts++
+	switch {
+	case s.attempts >= s.o.ReplayAttempts, s.round.higher && s.attempts >= 2:
+		s.giveUp(err == nil)
+	case s.round.higher:
+		s.ask()
+	default:
+		wait := s.o.ReplayBackoff << (s.attempts - 1)
+		if wait > maxReplayBackoff || wait <= 0 {
+			wait = maxReplayBackoff
+		}
+		s.retryAt = s.o.Clock().Add(wait)
+	}
+}
+
+// missing returns up to which number, exclusive, frames are known to be missing: next
+// if there are none.
+func (s *Stream) missing() uint64 {
+	if seq, ok := s.held.lowest(); ok {
+		return seq
+	}
+	if s.hasLive && s.live >= s.next {
+		return s.live + 1 // there was no room for it
+	}
+	return s.next
+}
+
+// close ends the fetching if nothing is missing, and reports whether it did.
+func (s *Stream) close() bool {
+	if s.missing() > s.next {
+		return false
+	}
+	s.open = false
+	s.attempts, s.doubts = 0, 0
+	s.stop()
+	return true
+}
+
+// giveUp goes on without the numbers that are missing first, and where replays do not
+// work at all, without any that are.
+func (s *Stream) giveUp(works bool) {
+	s.attempts = 0
+	for {
+		if m := s.missing(); m > s.next {
+			s.lose(m)
+		}
+		s.drain()
+		if s.close() {
+			return
+		}
+		if works {
+			s.ask()
+			return
+		}
+	}
+}
+
+// Reconnected says that the connection was lost and is there again. The engine may
+// have restarted meanwhile, and a number alone would not show it.
+//
+// O(1).
+func (s *Stream) Reconnected() {
+	s.stats.Reconnects++
+	if s.o.Replay && !s.open && s.hasLast {
+		s.open = true
+		s.ask()
+	}
+}
+
+// Deadline returns when Tick wants to be called, if at all. O(1).
+func (s *Stream) Deadline() (time.Time, bool) {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if s.round.running {
+		earlier(s.round.deadline)
+	}
+	if !s.retryAt.IsZero() {
+		earlier(s.retryAt)
+	}
+	if s.o.StaleAfter > 0 && s.heard && !s.stale {
+		earlier(s.heardAt.Add(s.o.StaleAfter))
+	}
+	return at, !at.IsZero()
+}
+
+// Tick does what has become due. Calling it too early or too often does no harm.
+//
+// O(held frames).
+func (s *Stream) Tick() {
+	now := s.o.Clock()
+	if s.round.running && !now.Before(s.round.deadline) {
+		s.stats.ReplaysIdle++
+		s.step(Step{Action: StopReplay})
+		s.ReplayEnded(s.rounds, errReplayIdle)
+	}
+	if !s.retryAt.IsZero() && !now.Before(s.retryAt) {
+		s.ask()
+	}
+	if s.o.StaleAfter > 0 && s.heard && !s.stale && now.Sub(s.heardAt) >= s.o.StaleAfter {
+		s.stale = true
+	}
+}
