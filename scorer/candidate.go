@@ -2,6 +2,7 @@ package scorer
 
 import (
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -9,20 +10,37 @@ import (
 
 // Value is a number that may be unknown. The zero Value is unknown.
 type Value struct {
-	x     float64
-	known bool
+	bits uint64 // of the number, with those of unknown flipped; 0 for unknown
 }
+
+// unknown is the bit pattern of one NaN. Candidates are copied in every pick, and a
+// flag beside each number would double what there is to copy.
+const unknown = 0x7ff8_0000_0000_0001
 
 // Known returns x as a known value; NaN and infinities are unknown. O(1).
 func Known(x float64) Value {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return Value{}
 	}
-	return Value{x: x, known: true}
+	return Value{math.Float64bits(x+0) ^ unknown} // +0: there is one zero
 }
 
-// Get returns the number and whether it is known. O(1).
-func (v Value) Get() (float64, bool) { return v.x, v.known }
+// Get returns the number and whether it is known; 0 if it is not. O(1).
+func (v Value) Get() (float64, bool) {
+	if v.bits == 0 {
+		return 0, false
+	}
+	return math.Float64frombits(v.bits ^ unknown), true
+}
+
+// String returns the number, or "?".
+func (v Value) String() string {
+	x, known := v.Get()
+	if !known {
+		return "?"
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
 
 // Request is what a pick knows of the request besides its prompt. All fields are
 // optional.

@@ -107,8 +107,9 @@ func orDefault(x, def float64) float64 {
 
 // count returns the number in v, not below zero, or NaN.
 func count(v Value) float64 {
-	if !v.known {
-		return math.NaN()
+	x := math.Float64frombits(v.bits ^ unknown) // NaN for unknown
+	if x < 0 {
+		return 0
 	}
-	return max(v.x, 0)
+	return x
 }
