@@ -15,7 +15,7 @@ type Value struct {
 
 // unknown is the bit pattern of one NaN. Candidates are copied in every pick, and a
 // flag beside each number would double what there is to copy.
-const unknown = 0x7ff8_0000_0000_0001
+const unknown = 0x7ff8_0000_0000_0001 // its sign bit is clear, which Negative needs
 
 // Known returns x as a known value; NaN and infinities are unknown. O(1).
 func Known(x float64) Value {
@@ -33,6 +33,9 @@ func (v Value) Get() (float64, bool) {
 	return math.Float64frombits(v.bits ^ unknown), true
 }
 
+// Negative reports whether v is known and less than zero. O(1).
+func (v Value) Negative() bool { return int64(v.bits) < 0 }
+
 // String returns the number, or "?".
 func (v Value) String() string {
 	x, known := v.Get()
@@ -46,8 +49,8 @@ func (v Value) String() string {
 // optional.
 type Request struct {
 	Model        string // served model, for filters and scorers; the match goes by the prompt's scope
-	Adapter      string // LoRA adapter
-	Session      string // key of the conversation
+	Adapter      string // LoRA adapter, for the Adapter scorer
+	Session      string // key of the conversation, for the Session scorer
 	PromptTokens int    // length of the prompt; read only where a pick has no Prompt
 	MaxTokens    int    // the most tokens that will be generated; 0: not said
 }
@@ -58,10 +61,19 @@ type Signals struct {
 	Running  Value // requests it works on
 	CacheUse Value // share of its KV cache in use, 0 to 1
 
+	// Own are numbers that mean something to the host alone, for the Signal scorer and
+	// picker.Limit.
+	Own [MaxOwn]Value
+
+	Adapters Adapters // LoRA adapters there
+
 	// At is when they were measured. The zero time means that nobody said, and counts
 	// as current.
 	At time.Time
 }
+
+// MaxOwn is how many numbers of its own a host can give with a candidate.
+const MaxOwn = 4
 
 // InFlight is work that was sent to an endpoint and has not been reported done.
 type InFlight struct {
@@ -105,6 +117,11 @@ type Candidate struct {
 	// Cached is what the endpoint holds of the prompt, where the host knows: in unit
 	// tests, or from an index elsewhere. Otherwise the picker asks its index.
 	Cached Cached
+
+	// Labels are what the host knows of the endpoint, a bit each: a role, a zone, a
+	// kind of hardware. The host gives the bits their meaning; picker.Label asks for
+	// them.
+	Labels uint64
 
 	// Skip keeps the candidate's place in the slice while it cannot win: it is
 	// unhealthy, or was tried already.
