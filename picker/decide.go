@@ -1,6 +1,10 @@
 package picker
 
-import "math"
+import (
+	"math"
+
+	"github.com/warmroute/warmroute/scorer"
+)
 
 // decide filters, scores and selects: all of a pick that depends on the policy. It is
 // a function of the sheet's input, the policy and the random number, so that a record
@@ -16,7 +20,12 @@ func (p *policy) decide(s *sheet, random uint64, rec *Record) (choice, error) {
 		return choice{winner: -1}, err
 	}
 	p.score(s, rec)
-	ch := p.sel.choose(s.eligible, s.sums, random)
+	ch := p.sel.choose(s, random)
+	if rec != nil {
+		for _, i := range s.over {
+			rec.Candidates[i].Verdict = overBound
+		}
+	}
 	s.counts.Picks++
 	if ch.tied > 1 {
 		s.counts.Ties++
@@ -72,6 +81,9 @@ func (p *policy) score(s *sheet, rec *Record) {
 		for i := range s.out {
 			s.out[i] = math.NaN()
 		}
+		if rec != nil {
+			s.estimate(t.Scorer, rec, j, len(p.terms))
+		}
 		t.Scorer.Score(&s.in, s.out)
 		if rec != nil {
 			for _, i := range s.eligible {
@@ -89,6 +101,21 @@ func (p *policy) score(s *sheet, rec *Record) {
 				rec.Scores[int(i)*len(p.terms)+j].Used = s.out[i]
 			}
 		}
+	}
+}
+
+// estimate records the times that a scorer's scores stand for, if it has any.
+func (s *sheet) estimate(sc scorer.Scorer, rec *Record, j, terms int) {
+	e, ok := sc.(scorer.Estimator)
+	if !ok {
+		return
+	}
+	e.Estimate(&s.in, s.out)
+	for _, i := range s.eligible {
+		rec.Scores[int(i)*terms+j].Millis = s.out[i]
+	}
+	for i := range s.out {
+		s.out[i] = math.NaN()
 	}
 }
 
