@@ -1,6 +1,8 @@
 package picker
 
 import (
+	"math"
+
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
 )
@@ -33,6 +35,7 @@ type sheet struct {
 	over     []int32
 	keep     []bool
 	out      []float64
+	nan      []float64 // what out holds before a scorer has written
 	sums     []float64
 	matched  bool
 	counts   Stats // of this pick
@@ -55,7 +58,11 @@ func (s *sheet) grow(n int) {
 		s.over = make([]int32, 0, n)
 		s.keep = make([]bool, n)
 		s.out = make([]float64, n)
+		s.nan = make([]float64, n)
 		s.sums = make([]float64, n)
+		for i := range s.nan {
+			s.nan[i] = math.NaN()
+		}
 	}
 	s.resolved = s.resolved[:n]
 	s.facts = s.facts[:n]

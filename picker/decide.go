@@ -64,11 +64,11 @@ func (p *policy) filter(s *sheet, rec *Record) error {
 	return nil
 }
 
-// score sums what the scorers say of the eligible candidates.
+// score sums what the scorers say of the eligible candidates. The sums of others mean
+// nothing.
 func (p *policy) score(s *sheet, rec *Record) {
 	stale := 0
 	for _, i := range s.eligible {
-		s.sums[i] = 0
 		if s.in.Candidates[i].Stale {
 			stale++
 		}
@@ -76,26 +76,20 @@ func (p *policy) score(s *sheet, rec *Record) {
 	if stale == len(s.eligible) {
 		s.counts.AllStale++
 	}
+	clear(s.sums)
 	for j := range p.terms {
 		t := &p.terms[j]
-		for i := range s.out {
-			s.out[i] = math.NaN()
-		}
 		if rec != nil {
 			s.estimate(t.Scorer, rec, j, len(p.terms))
 		}
+		copy(s.out, s.nan)
 		t.Scorer.Score(&s.in, s.out)
 		if rec != nil {
 			for _, i := range s.eligible {
 				rec.Scores[int(i)*len(p.terms)+j].Raw = s.out[i]
 			}
 		}
-		if !s.plain() || t.signals && stale > 0 {
-			s.settleOpinions(t.signals, stale)
-		}
-		for _, i := range s.eligible {
-			s.sums[i] += t.share * s.out[i]
-		}
+		s.add(t, stale)
 		if rec != nil {
 			for _, i := range s.eligible {
 				rec.Scores[int(i)*len(p.terms)+j].Used = s.out[i]
@@ -114,19 +108,24 @@ func (s *sheet) estimate(sc scorer.Scorer, rec *Record, j, terms int) {
 	for _, i := range s.eligible {
 		rec.Scores[int(i)*terms+j].Millis = s.out[i]
 	}
-	for i := range s.out {
-		s.out[i] = math.NaN()
-	}
 }
 
-// plain reports whether every eligible candidate has a score between 0 and 1.
-func (s *sheet) plain() bool {
-	for _, i := range s.eligible {
-		if v := s.out[i]; !(v >= 0 && v <= 1) {
-			return false
-		}
+// add adds the term's share of what is in out to the sums, and applies the rules for
+// opinions when it meets the first that needs them: scores between 0 and 1 are not
+// changed by the rules, so those before it may have been added already.
+func (s *sheet) add(t *term, stale int) {
+	settled := t.signals && stale > 0
+	if settled {
+		s.settleOpinions(true, stale)
 	}
-	return true
+	out := s.out[:len(s.sums)]
+	for i := range s.sums {
+		if v := out[i]; !(v >= 0 && v <= 1) && !settled {
+			s.settleOpinions(t.signals, stale)
+			settled = true
+		}
+		s.sums[i] += t.share * out[i]
+	}
 }
 
 // settleOpinions applies the rules for scores that are missing, out of range or, for

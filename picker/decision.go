@@ -121,7 +121,11 @@ func (d Decision) Done(o Outcome) {
 	if d.picker == nil {
 		return
 	}
-	p, now := d.picker, d.picker.clock()
+	p := d.picker
+	var now time.Time // where nobody asks for it, the clock is not read
+	if len(p.observers.ended) > 0 || p.ledger.lease > 0 {
+		now = p.clock()
+	}
 	predicted := tokensOf(d.CachedTokens)
 	if d.ticket == 0 {
 		p.ledger.releaseUncounted(d.Endpoint, predicted, &o)

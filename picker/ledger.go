@@ -149,26 +149,26 @@ func (l *Ledger) open(e prefixindex.Endpoint) *account {
 
 // load fills in what is known of each candidate here.
 func (l *Ledger) load(s *sheet) {
+	nothing := scorer.Known(0)
 	for i := range s.resolved {
 		r, f := &s.resolved[i], &s.facts[i]
-		slot := r.Endpoint.Slot()
-		var a *account
-		if slot < len(l.accounts) && l.accounts[slot].endpoint == r.Endpoint {
-			a = &l.accounts[slot]
-		}
-		if f.stranger || a == nil && !l.knows(r.Endpoint) {
+		if f.stranger {
 			continue
 		}
-		requests, tokens := 0.0, 0.0
-		if a != nil {
-			requests, tokens = float64(a.requests), float64(a.tokens)
+		requests, tokens := nothing, nothing
+		if a := l.find(r.Endpoint); a != nil {
+			if a.requests != 0 {
+				requests, tokens = scorer.Known(float64(a.requests)), scorer.Known(float64(a.tokens))
+			}
 			r.Doubt = a.learned.doubt
 			r.PrefillRate = a.learned.rate()
+		} else if !l.knows(r.Endpoint) {
+			continue
 		}
 		if !f.hostCounts {
-			r.InFlight.Requests = scorer.Known(requests)
+			r.InFlight.Requests = requests
 			if !f.hostTokens {
-				r.InFlight.Tokens = scorer.Known(tokens)
+				r.InFlight.Tokens = tokens
 			}
 		}
 	}

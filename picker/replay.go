@@ -37,7 +37,10 @@ func (p *Picker) Replay(r *Record) (winner int, err error) {
 		c := &s.resolved[i]
 		*c = r.Candidates[i].Resolved
 		c.Eligible = r.Candidates[i].Verdict != skipped
-		c.Age, c.Stale = age(r.At, c.Signals.At, r.StaleAfter)
+		if c.Age, c.Stale = -1, false; !c.Signals.At.IsZero() {
+			c.Age, c.Stale = age(r.At, c.Signals.At, r.StaleAfter)
+			c.Age = max(c.Age, 0)
+		}
 	}
 	ch, err := policy.decide(&s, draw(r.Seed, r.Pick), nil)
 	return ch.winner, err

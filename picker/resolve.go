@@ -29,6 +29,10 @@ func (p *Picker) resolve(c *Call) {
 		s.counts.Corrected++
 		s.in.PromptTokens = min(max(n, 0), maxPromptTokens)
 	}
+	longest := s.in.PromptTokens // run that may be
+	if longest == 0 {
+		longest = maxPromptTokens
+	}
 	s.matched = p.match(c)
 	for i := range c.Candidates {
 		from, r, f := &c.Candidates[i], &s.resolved[i], &s.facts[i]
@@ -38,27 +42,43 @@ func (p *Picker) resolve(c *Call) {
 		r.Labels = from.Labels
 		r.Eligible = !from.Skip
 		r.Doubt, r.PrefillRate = 0, scorer.Value{}
-		if f.stranger = p.name(r); f.stranger && r.Eligible {
+		if r.Name, f.stranger = "", r.Endpoint == 0; p.index != nil && !f.stranger {
+			r.Name = p.index.Name(r.Endpoint)
+			f.stranger = r.Name == ""
+		}
+		if f.stranger && r.Eligible {
 			s.counts.Strangers++
 		}
-		p.age(s, r)
+		if r.Age, r.Stale = -1, false; !r.Signals.At.IsZero() {
+			r.Age, r.Stale = age(s.in.Now, r.Signals.At, p.staleAfter)
+			if r.Stale && r.Eligible {
+				s.counts.Stale++
+			}
+			if r.Age < 0 {
+				s.fromTheFuture(r)
+			}
+		}
 		if r.Signals.Waiting.Negative() || r.Signals.Running.Negative() ||
 			r.InFlight.Requests.Negative() || r.InFlight.Tokens.Negative() {
 			s.correct(r)
 		}
 		_, f.hostCounts = r.InFlight.Requests.Get()
 		_, f.hostTokens = r.InFlight.Tokens.Get()
-		if r.Held, f.heldKnown = from.Cached.Get(); f.heldKnown {
-			s.nest(&r.Held)
+		if f.heldKnown = from.Cached.Known(); f.heldKnown {
+			from.Cached.CopyTo(&r.Held)
+			if h := &r.Held; h.GPU < 0 || h.CPU < h.GPU || h.Any < h.CPU || h.Any > longest {
+				s.nest(h, longest)
+			}
 			continue
 		}
-		r.Held = prefixindex.Held{Rank: -1}
-		if s.matched && !f.stranger {
-			r.Held = c.match.Of(r.Endpoint)
-			f.heldKnown = r.Held.View != prefixindex.ViewNever || r.Held.Any > 0
-			if !f.heldKnown && r.Eligible {
-				s.counts.Blind++
-			}
+		if !s.matched || f.stranger {
+			r.Held = prefixindex.Held{Rank: -1}
+			continue
+		}
+		r.Held = c.match.Of(r.Endpoint)
+		f.heldKnown = r.Held.View != prefixindex.ViewNever || r.Held.Any > 0
+		if !f.heldKnown && r.Eligible {
+			s.counts.Blind++
 		}
 	}
 }
@@ -75,7 +95,7 @@ func (p *Picker) match(c *Call) bool {
 			continue
 		}
 		offered++
-		if _, known := c.Candidates[i].Cached.Get(); !known {
+		if !c.Candidates[i].Cached.Known() {
 			asked++
 			last = c.Candidates[i].Endpoint
 		}
@@ -94,34 +114,20 @@ func (p *Picker) match(c *Call) bool {
 	return true
 }
 
-// name fills in the endpoint's name and reports whether nothing can be counted there.
-func (p *Picker) name(r *scorer.Resolved) (stranger bool) {
-	r.Name = ""
-	if r.Endpoint == 0 || p.index == nil {
-		return r.Endpoint == 0
-	}
-	r.Name = p.index.Name(r.Endpoint)
-	return r.Name == ""
+// age returns how old signals are that were measured at a known time, and whether that
+// is too old.
+func age(now, at time.Time, limit time.Duration) (time.Duration, bool) {
+	age := now.Sub(at)
+	return age, limit > 0 && age > limit
 }
 
-// age fills in how old the signals are, and whether that is too old.
-func (p *Picker) age(s *sheet, r *scorer.Resolved) {
-	r.Age, r.Stale = age(s.in.Now, r.Signals.At, p.staleAfter)
-	if r.Stale && r.Eligible {
-		s.counts.Stale++
-	}
-	if r.Age == 0 && r.Signals.At.Sub(s.in.Now) > time.Minute {
+// fromTheFuture takes signals as current whose time is still to come: clocks differ a
+// little between machines, but more than a minute is counted.
+func (s *sheet) fromTheFuture(r *scorer.Resolved) {
+	if r.Age < -time.Minute {
 		s.counts.Corrected++
 	}
-}
-
-// age is negative if nobody said when the signals were measured.
-func age(now, at time.Time, limit time.Duration) (time.Duration, bool) {
-	if at.IsZero() {
-		return -1, false
-	}
-	age := max(now.Sub(at), 0) // clocks differ a little between machines
-	return age, limit > 0 && age > limit
+	r.Age = 0
 }
 
 // correct takes negative counts as zero.
@@ -136,19 +142,12 @@ func (s *sheet) correct(r *scorer.Resolved) {
 	}
 }
 
-// nest makes runs that a host gave nested, and no longer than the prompt.
-func (s *sheet) nest(h *prefixindex.Held) {
-	limit := s.in.PromptTokens
-	if limit == 0 {
-		limit = maxPromptTokens
-	}
-	if h.GPU >= 0 && h.CPU >= h.GPU && h.Any >= h.CPU && h.Any <= limit {
-		return
-	}
+// nest makes runs that a host gave nested, and no longer than longest.
+func (s *sheet) nest(h *prefixindex.Held, longest int) {
 	was := *h
-	h.GPU = min(max(h.GPU, 0), limit)
-	h.CPU = min(max(h.CPU, h.GPU), limit)
-	h.Any = min(max(h.Any, h.CPU), limit)
+	h.GPU = min(max(h.GPU, 0), longest)
+	h.CPU = min(max(h.CPU, h.GPU), longest)
+	h.Any = min(max(h.Any, h.CPU), longest)
 	if h.GPU != was.GPU || h.CPU != was.CPU && was.CPU != 0 || h.Any != was.Any && was.Any != 0 {
 		s.counts.Corrected++
 	}

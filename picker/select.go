@@ -84,50 +84,50 @@ func (s Select) choose(sh *sheet, random uint64) choice {
 	if s.Bound > 0 {
 		within = s.bound(sh)
 	}
+	var top ranking
+	for _, i := range within {
+		if top.n < len(top.best) || sh.sums[i] >= top.last {
+			top.insert(0, i, sh.sums, random)
+		}
+	}
 	ch := choice{}
 	if s.Temperature > 0 {
 		ch.winner, ch.tied = s.soften(sh, within, random), len(within)
 	} else {
-		ch.winner, ch.tied = s.best(sh, within, random)
+		ch.winner, ch.tied = s.draw(sh, within, &top, random)
 	}
-	for _, i := range within {
-		if int(i) != ch.winner {
-			ch.insert(0, int(i), sh.sums, random)
+	if inner := top.n; inner < len(top.best) {
+		for _, i := range sh.over {
+			top.insert(inner, i, sh.sums, random)
 		}
 	}
-	if after := ch.n; after < MaxFallbacks {
-		for _, i := range sh.over {
-			ch.insert(after, int(i), sh.sums, random)
+	for _, i := range top.best[:top.n] {
+		if int(i) != ch.winner && ch.n < MaxFallbacks {
+			ch.fallbacks[ch.n] = int(i)
+			ch.n++
 		}
 	}
 	return ch
 }
 
-// best draws among those whose sum is within the band of the best.
-func (s Select) best(sh *sheet, within []int32, random uint64) (winner, tied int) {
-	sums := sh.sums
-	most := math.Inf(-1)
-	for _, i := range within {
-		if sums[i] > most {
-			most, winner = sums[i], int(i)
-		}
+// draw draws among those whose sum is within the band of the best.
+func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (winner, tied int) {
+	floor := sh.sums[top.best[0]] - s.band()
+	if top.n == 1 || sh.sums[top.best[1]] < floor {
+		return int(top.best[0]), 1
 	}
-	floor := most - s.band()
 	for _, i := range within {
-		if sums[i] >= floor {
+		if sh.sums[i] >= floor {
 			tied++
 		}
 	}
-	if tied == 1 {
-		return winner, tied
-	}
 	skip := int(below(random, uint64(tied)))
 	for _, i := range within {
-		if sums[i] < floor {
+		if sh.sums[i] < floor {
 			continue
 		}
-		if skip == 0 {
-			return int(i), tied
+		if winner = int(i); skip == 0 {
+			break
 		}
 		skip--
 	}
@@ -193,25 +193,32 @@ func (s Select) bound(sh *sheet) []int32 {
 	return within
 }
 
-// insert keeps the best others from place from on, in order of their sums, equal ones in
-// random order: when the winner fails, its requests must not all go to the one listed
-// first.
-func (ch *choice) insert(from, i int, sums []float64, random uint64) {
-	at := ch.n
-	for at > from && precedes(i, ch.fallbacks[at-1], sums, random) {
-		at--
-	}
-	if at == MaxFallbacks {
-		return
-	}
-	if ch.n < MaxFallbacks {
-		ch.n++
-	}
-	copy(ch.fallbacks[at+1:ch.n], ch.fallbacks[at:ch.n-1])
-	ch.fallbacks[at] = i
+// ranking is the best few candidates in order of their sums, equal ones in random order:
+// when the winner fails, its requests must not all go to the one listed first.
+type ranking struct {
+	best [MaxFallbacks + 1]int32
+	n    int
+	last float64 // sum of the last, once it is full
 }
 
-func precedes(i, j int, sums []float64, random uint64) bool {
+// insert ranks i among those from place from on, if it is good enough.
+func (r *ranking) insert(from int, i int32, sums []float64, random uint64) {
+	at := r.n
+	for at > from && precedes(i, r.best[at-1], sums, random) {
+		at--
+	}
+	if at == len(r.best) {
+		return
+	}
+	if r.n < len(r.best) {
+		r.n++
+	}
+	copy(r.best[at+1:r.n], r.best[at:r.n-1])
+	r.best[at] = i
+	r.last = sums[r.best[r.n-1]]
+}
+
+func precedes(i, j int32, sums []float64, random uint64) bool {
 	if sums[i] != sums[j] {
 		return sums[i] > sums[j]
 	}

@@ -97,9 +97,10 @@ func (s Prefix) Score(in *Input, out []float64) {
 		out[i] = credit / length
 	}
 	if s.Norm == Relative {
-		if _, most := bounds(in, out, false); most > 0 {
-			for i := range out {
-				out[i] = min(out[i]/most, 1)
+		ref := noSpan().orStale(in, out)
+		for i := range out {
+			if ref.hi > 0 {
+				out[i] = min(out[i]/ref.hi, 1)
 			}
 		}
 	}
