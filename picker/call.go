@@ -31,8 +31,8 @@ type sheet struct {
 	in       scorer.Input
 	resolved []scorer.Resolved
 	facts    []facts
-	eligible []int32
-	over     []int32
+	eligible []int32 // places of the eligible, in order until a winner is chosen
+	over     []int32 // those of them that are over Select.Bound
 	keep     []bool
 	out      []float64
 	nan      []float64 // what out holds before a scorer has written
@@ -49,7 +49,7 @@ type facts struct {
 	heldKnown  bool // Held is what somebody knows, if only that it is nothing
 }
 
-// grow makes room for n candidates.
+// grow makes room for n candidates, none of them eligible yet.
 func (s *sheet) grow(n int) {
 	if cap(s.resolved) < n {
 		s.resolved = make([]scorer.Resolved, n)
@@ -66,6 +66,7 @@ func (s *sheet) grow(n int) {
 	}
 	s.resolved = s.resolved[:n]
 	s.facts = s.facts[:n]
+	s.eligible = s.eligible[:0]
 	s.keep = s.keep[:n]
 	s.out = s.out[:n]
 	s.sums = s.sums[:n]

@@ -10,12 +10,6 @@ import (
 // a function of the sheet's input, the policy and the random number, so that a record
 // can be replayed. rec may be nil. The ledger's lock is held in a pick.
 func (p *policy) decide(s *sheet, random uint64, rec *Record) (choice, error) {
-	s.eligible = s.eligible[:0]
-	for i := range s.in.Candidates {
-		if s.in.Candidates[i].Eligible {
-			s.eligible = append(s.eligible, int32(i))
-		}
-	}
 	if err := p.filter(s, rec); err != nil {
 		return choice{winner: -1}, err
 	}
@@ -68,13 +62,15 @@ func (p *policy) filter(s *sheet, rec *Record) error {
 // nothing.
 func (p *policy) score(s *sheet, rec *Record) {
 	stale := 0
-	for _, i := range s.eligible {
-		if s.in.Candidates[i].Stale {
-			stale++
+	if s.counts.Stale > 0 {
+		for _, i := range s.eligible {
+			if s.in.Candidates[i].Stale {
+				stale++
+			}
 		}
-	}
-	if stale == len(s.eligible) {
-		s.counts.AllStale++
+		if stale == len(s.eligible) {
+			s.counts.AllStale++
+		}
 	}
 	clear(s.sums)
 	for j := range p.terms {

@@ -101,12 +101,14 @@ func (o *observers) done(e DoneEvent) {
 }
 
 // observed is the rest of a pick that somebody watches.
-func (p *Picker) observed(c *Call) (Decision, error) {
-	e := PickEvent{Call: c}
+func (p *Picker) observed(c *Call, d *Decision) error {
 	prepared := p.clock()
-	e.Prepare = prepared.Sub(c.sheet.in.Now)
-	e.Decision, e.Err = p.settle(c, &c.sheet)
-	e.Decide = p.clock().Sub(prepared)
+	err := p.settle(c, d)
+	e := PickEvent{
+		Call: c, Decision: *d, Err: err,
+		Prepare: prepared.Sub(c.sheet.in.Now),
+		Decide:  p.clock().Sub(prepared),
+	}
 	for _, one := range p.observers.pick {
 		one.OnPick(e)
 	}
@@ -117,7 +119,7 @@ func (p *Picker) observed(c *Call) (Decision, error) {
 			}
 		}
 	}
-	return e.Decision, e.Err
+	return err
 }
 
 // changes returns the views of candidates that differ from the pick before.

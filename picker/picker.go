@@ -126,19 +126,22 @@ func New(o Options) (*Picker, error) {
 // The match runs without a lock; filtering, scoring and choosing run under the
 // ledger's, O(candidates * scorers). No I/O, no allocation once c has grown. Safe for
 // concurrent use with different calls.
-func (p *Picker) Pick(c *Call) (Decision, error) {
+func (p *Picker) Pick(c *Call) (d Decision, err error) {
 	p.resolve(c)
 	if c.Record != nil {
 		p.begin(c.Record, &c.sheet)
 	}
 	if p.observers.none() {
-		return p.settle(c, &c.sheet)
+		err = p.settle(c, &d)
+	} else {
+		err = p.observed(c, &d)
 	}
-	return p.observed(c)
+	return d, err
 }
 
 // settle is the part of a pick that is ordered against all others.
-func (p *Picker) settle(c *Call, s *sheet) (Decision, error) {
+func (p *Picker) settle(c *Call, d *Decision) error {
+	s := &c.sheet
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock() // also when a scorer panics
 	p.picks++
@@ -149,29 +152,27 @@ func (p *Picker) settle(c *Call, s *sheet) (Decision, error) {
 	if c.Record != nil {
 		c.Record.finish(p.picks, s, ch, err)
 	}
-	if err != nil {
-		return Decision{}, err
+	if err == nil {
+		p.fill(d, s, &ch)
 	}
-	return p.decision(s, ch), nil
+	return err
 }
 
-// decision reserves load on the winner.
-func (p *Picker) decision(s *sheet, ch choice) Decision {
+// fill makes d the decision for ch, and reserves load on the winner.
+func (p *Picker) fill(d *Decision, s *sheet, ch *choice) {
 	w := &s.resolved[ch.winner]
-	d := Decision{
-		Index:        ch.winner,
-		Endpoint:     w.Endpoint,
-		Rank:         w.Held.Rank,
-		CachedTokens: s.predicted(ch.winner),
-		PromptTokens: s.in.PromptTokens,
-		Score:        s.sums[ch.winner],
-		Margin:       ch.margin(s),
-		Pick:         p.picks,
-		nFallbacks:   ch.n,
-		uncached:     int64(s.in.Uncached(w)),
-		at:           s.in.Now,
-		picker:       p,
-	}
+	d.Index = ch.winner
+	d.Endpoint = w.Endpoint
+	d.Rank = w.Held.Rank
+	d.CachedTokens = s.predicted(ch.winner)
+	d.PromptTokens = s.in.PromptTokens
+	d.Score = s.sums[ch.winner]
+	d.Margin = ch.margin(s)
+	d.Pick = p.picks
+	d.nFallbacks = ch.n
+	d.uncached = int64(s.in.Uncached(w))
+	d.at = s.in.Now
+	d.picker = p
 	for k, i := range ch.fallbacks[:ch.n] {
 		c := &s.resolved[i]
 		d.fallbacks[k] = Fallback{
@@ -186,7 +187,6 @@ func (p *Picker) decision(s *sheet, ch choice) Decision {
 		}
 		d.ticket = p.ledger.reserve(e, d.uncached, tokensOf(d.CachedTokens), s.in.Now)
 	}
-	return d
 }
 
 // Stats returns counts since New. O(1), takes the ledger's lock; safe for concurrent

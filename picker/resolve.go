@@ -40,7 +40,9 @@ func (p *Picker) resolve(c *Call) {
 		r.Signals = from.Signals
 		r.InFlight = from.InFlight
 		r.Labels = from.Labels
-		r.Eligible = !from.Skip
+		if r.Eligible = !from.Skip; r.Eligible {
+			s.eligible = append(s.eligible, int32(i))
+		}
 		r.Doubt, r.PrefillRate = 0, scorer.Value{}
 		if r.Name, f.stranger = "", r.Endpoint == 0; p.index != nil && !f.stranger {
 			r.Name = p.index.Name(r.Endpoint)
@@ -49,25 +51,27 @@ func (p *Picker) resolve(c *Call) {
 		if f.stranger && r.Eligible {
 			s.counts.Strangers++
 		}
-		if r.Age, r.Stale = -1, false; !r.Signals.At.IsZero() {
-			r.Age, r.Stale = age(s.in.Now, r.Signals.At, p.staleAfter)
+		if r.Age, r.Stale = -1, false; !from.Signals.At.IsZero() {
+			age := s.in.Now.Sub(from.Signals.At)
+			r.Age, r.Stale = max(age, 0), stale(age, p.staleAfter)
 			if r.Stale && r.Eligible {
 				s.counts.Stale++
 			}
-			if r.Age < 0 {
-				s.fromTheFuture(r)
+			if age < -time.Minute { // clocks of machines differ, but not by that much
+				s.counts.Corrected++
 			}
 		}
-		if r.Signals.Waiting.Negative() || r.Signals.Running.Negative() ||
-			r.InFlight.Requests.Negative() || r.InFlight.Tokens.Negative() {
+		if from.Signals.Waiting.Negative() || from.Signals.Running.Negative() ||
+			from.InFlight.Requests.Negative() || from.InFlight.Tokens.Negative() {
 			s.correct(r)
 		}
-		_, f.hostCounts = r.InFlight.Requests.Get()
-		_, f.hostTokens = r.InFlight.Tokens.Get()
-		if f.heldKnown = from.Cached.Known(); f.heldKnown {
-			from.Cached.CopyTo(&r.Held)
-			if h := &r.Held; h.GPU < 0 || h.CPU < h.GPU || h.Any < h.CPU || h.Any > longest {
-				s.nest(h, longest)
+		_, f.hostCounts = from.InFlight.Requests.Get()
+		_, f.hostTokens = from.InFlight.Tokens.Get()
+		h := from.Cached.Peek()
+		if f.heldKnown = h != nil; f.heldKnown {
+			r.Held = *h
+			if h.GPU < 0 || h.CPU < h.GPU || h.Any < h.CPU || h.Any > longest {
+				s.nest(&r.Held, longest)
 			}
 			continue
 		}
@@ -95,7 +99,7 @@ func (p *Picker) match(c *Call) bool {
 			continue
 		}
 		offered++
-		if !c.Candidates[i].Cached.Known() {
+		if c.Candidates[i].Cached.Peek() == nil {
 			asked++
 			last = c.Candidates[i].Endpoint
 		}
@@ -114,21 +118,8 @@ func (p *Picker) match(c *Call) bool {
 	return true
 }
 
-// age returns how old signals are that were measured at a known time, and whether that
-// is too old.
-func age(now, at time.Time, limit time.Duration) (time.Duration, bool) {
-	age := now.Sub(at)
-	return age, limit > 0 && age > limit
-}
-
-// fromTheFuture takes signals as current whose time is still to come: clocks differ a
-// little between machines, but more than a minute is counted.
-func (s *sheet) fromTheFuture(r *scorer.Resolved) {
-	if r.Age < -time.Minute {
-		s.counts.Corrected++
-	}
-	r.Age = 0
-}
+// stale reports whether signals of that age are too old.
+func stale(age, limit time.Duration) bool { return limit > 0 && age > limit }
 
 // correct takes negative counts as zero.
 func (s *sheet) correct(r *scorer.Resolved) {

@@ -96,12 +96,14 @@ func Holds(h prefixindex.Held) Cached { return Cached{held: h, known: true} }
 // Get returns what is held and whether that is known. O(1).
 func (c Cached) Get() (prefixindex.Held, bool) { return c.held, c.known }
 
-// Known reports whether that is known. O(1).
-func (c *Cached) Known() bool { return c.known }
-
-// CopyTo sets h to what is held: Get without the copies in between, which a pick would
-// wait for. O(1).
-func (c *Cached) CopyTo(h *prefixindex.Held) { *h = c.held }
+// Peek returns what is held, to be read only, or nil if that is not known: Get without
+// a copy. O(1).
+func (c *Cached) Peek() *prefixindex.Held {
+	if !c.known {
+		return nil
+	}
+	return &c.held
+}
 
 // Candidate is an endpoint offered to one pick. The library reads it during the
 // pick only. It is a plain value without pointers to fill; do not compare
