@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -160,6 +161,16 @@ const (
 	Refused                // the endpoint turned it away, as for overload
 	Canceled               // the client went away; the endpoint is not to blame
 )
+
+// String returns the name of r.
+func (r Result) String() string {
+	if int(r) < len(resultNames) {
+		return resultNames[r]
+	}
+	return "Result(" + strconv.Itoa(int(r)) + ")"
+}
+
+var resultNames = [...]string{"unsaid", "ok", "failed", "refused", "canceled"}
 
 // Outcome is how a request ended. The zero Outcome says nothing but that it did.
 type Outcome struct {
