@@ -76,7 +76,7 @@ func (s Prefix) Score(in *Input, out []float64) {
 	gap := max(orDefault(s.GapWeight, 0.8), 0)
 	stale := max(orDefault(s.StaleWeight, 0.5), 0)
 	usable := in.usable()
-	length := float64(max(in.PromptTokens, s.Floor))
+	perToken := 1 / float64(max(in.PromptTokens, s.Floor))
 	for i := range in.Candidates {
 		h := &in.Candidates[i].Held
 		gpuRun := min(h.GPU, usable)
@@ -94,7 +94,7 @@ func (s Prefix) Score(in *Input, out []float64) {
 		if d := in.Candidates[i].Doubt; d > 0 {
 			credit *= 1 - min(d, 1)
 		}
-		out[i] = credit / length
+		out[i] = credit * perToken
 	}
 	if s.Norm == Relative {
 		ref := noSpan().orStale(in, out)
