@@ -38,7 +38,7 @@ type Ledger struct {
 }
 
 // maxSlots bounds the accounts when handles are made up and name any slot.
-const maxSlots = 1 << 20
+const maxSlots = 1 << 17
 
 // account is one endpoint in its current generation.
 type account struct {
