@@ -404,19 +404,19 @@ func (p *parser) tokens() ([]uint32, bool) {
 	list := p.out.tokens[start : start+n : start+n]
 	b, i := p.b, p.i
 	for k := range list {
-		// The three encodings of nearly all tokens, without a call. The last tokens
-		// before the payload's end go the long way.
-		if i+5 <= len(b) {
-			switch c := b[i]; {
-			case c == mpUint32:
-				list[k] = binary.BigEndian.Uint32(b[i+1:])
-				i += 5
+		// Nearly all tokens are of one of these encodings. Which of the first three it is
+		// cannot be predicted, and a wrong guess costs more than the token: so there is
+		// no branch between them. Tokens near the end go the long way, since 8 bytes are
+		// read whatever the width.
+		if i+9 <= len(b) {
+			c := b[i]
+			if log := c - mpUint8; log <= mpUint32-mpUint8 {
+				width := uint(1) << log // in bytes
+				list[k] = uint32(binary.BigEndian.Uint64(b[i+1:]) >> (64 - 8*width))
+				i += int(1 + width)
 				continue
-			case c == mpUint16:
-				list[k] = uint32(binary.BigEndian.Uint16(b[i+1:]))
-				i += 3
-				continue
-			case c <= 0x7f:
+			}
+			if c <= 0x7f {
 				list[k] = uint32(c)
 				i++
 				continue

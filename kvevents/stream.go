@@ -388,6 +388,7 @@ type StreamStats struct {
 	Restarts       uint64 // numbers that went backwards
 	HiddenRestarts uint64 // restarts that only a replay gave away
 	Unverified     uint64 // epochs begun because a replay did not reach back to the last frame applied
+	Unchecked      uint64 // times that it went on without a replay to show that the engine is the same
 	Replays        uint64 // begun
 	ReplaysFailed  uint64 // ended by an error, or by silence
 	ReplaysIdle    uint64 // of those: by silence

@@ -162,10 +162,12 @@ func (s *Stream) ReplayEnded(round uint64, err error) {
 	if s.round.higher {
 		s.stats.ReplayHoles++
 	}
-	s.drain()
-	// A replay that broke off will do if all is there that has been heard of since.
-	if (err == nil || s.hasLive && !s.round.verify) && s.close() {
-		return
+	if !s.round.verify {
+		s.drain()
+		// A replay that broke off will do if all is there that has been heard of since.
+		if (err == nil || s.hasLive) && s.close() {
+			return
+		}
 	}
 	if s.round.useful {
 		s.ask() // there was progress: at once
@@ -213,6 +215,9 @@ func (s *Stream) close() bool {
 // work at all, without any that are.
 func (s *Stream) giveUp(works bool) {
 	s.attempts = 0
+	if s.round.verify {
+		s.stats.Unchecked++
+	}
 	for {
 		if m := s.missing(); m > s.next {
 			s.lose(m)
@@ -229,15 +234,24 @@ func (s *Stream) giveUp(works bool) {
 }
 
 // Reconnected says that the connection was lost and is there again. The engine may
-// have restarted meanwhile, and a number alone would not show it.
+// have restarted meanwhile, and a number alone would not show it: so what follows
+// waits until a replay has.
 //
 // O(1).
 func (s *Stream) Reconnected() {
 	s.stats.Reconnects++
-	if s.o.Replay && !s.open && s.hasLast {
-		s.open = true
-		s.ask()
+	if !s.o.Replay || !s.open && !s.hasLast {
+		return
 	}
+	if !s.hasLast {
+		// Nothing was applied by which to know the engine again. What is held will be in
+		// the replay, if it is still of interest.
+		s.stats.Dropped += uint64(s.held.drop())
+		s.hasLive = false
+	}
+	s.stop()
+	s.open = true
+	s.ask()
 }
 
 // Deadline returns when Tick wants to be called, if at all. O(1).

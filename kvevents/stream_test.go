@@ -189,6 +189,8 @@ func TestStream(t *testing.T) {
 		{"replay older than the ring", replay, []string{"end 0 90", "replay:0 0 replay:0 resyncing", "r50", "stop replay:0 resyncing", "r50", "stop begin replay:0 resyncing", "r50 r51 end", "50 51 gap", "91", "replay:51 resyncing"}, is{Unverified: 1, Lost: 50}},
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
+		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},
+		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail +1s", "replay:1 replay:1 resyncing", "2", "resyncing", "fail", "2 live"}, is{Unchecked: 1}},
 		{"reconnected, without replay", plain, []string{"0 conn 1", "0 1 live"}, is{Reconnects: 1}},
 
 		{"no room to wait", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 3 resyncing", "r3 r4 r5", "4 5 resyncing", "end", "live"}, is{Overflowed: 2, Lost: 0}},

@@ -1,0 +1,310 @@
+package kvevents_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/prefixindex"
+)
+
+// seedPayloads yields what fuzzing of payloads begins with: what engines wrote, whole
+// and cut, and what would hurt a careless reader.
+func seedPayloads(f *testing.F) {
+	seen := map[string]bool{}
+	cut := map[string]bool{}
+	for _, c := range manifest(f) {
+		if !strings.HasSuffix(c.File, ".msgpack") || seen[c.SHA256] {
+			continue
+		}
+		seen[c.SHA256] = true
+		whole := capturedFile(f, c.File)
+		f.Add(whole)
+		release, name, _ := strings.Cut(c.File, "/")
+		if name != "mixed.msgpack" || cut[release] {
+			continue
+		}
+		cut[release] = true
+		for n := range whole {
+			f.Add(slices.Clone(whole[:n]))
+		}
+	}
+	for name := range vectors {
+		f.Add(vector(f, name))
+	}
+	huge := []byte{0xff, 0xff, 0xff, 0xff}
+	f.Add(bytes.Repeat([]byte{0x91}, 6<<20))
+	f.Add(append([]byte{0x92, 0xc0, 0x91}, bytes.Repeat([]byte{0x91}, 6<<20)...))
+	f.Add(append([]byte{0x92, 0xc0, 0x91, 0x82}, bytes.Repeat([]byte{0x81, 0xa0}, 1<<16)...))
+	for _, c := range []byte{0xc6, 0xc9, 0xdb, 0xdd, 0xdf} {
+		f.Add(append([]byte{c}, huge...))
+		f.Add(append([]byte{0x92, 0xc0, c}, huge...))
+		f.Add(append([]byte{0x92, 0xc0, 0x91, c}, huge...))
+		f.Add(append(append([]byte{0x92, 0xc0, 0x91, 0x92, 0xac}, "BlockRemoved"...), append([]byte{c}, huge...)...))
+		f.Add(append(append([]byte{0x92, 0xc0, 0x91, 0x95, 0xab}, "BlockStored"...), append([]byte{0x90, 0xc0, c}, huge...)...))
+	}
+	wide := dict{"type", "BlockStored", "block_hashes", list{1}, "token_ids", list{1}, "block_size", 1}
+	for i := len(wide) / 2; i < 20; i++ {
+		wide = append(wide, "field"+string(rune('a'+i)), i) // a map16
+	}
+	f.Add(batch(wide))
+}
+
+func FuzzDecode(f *testing.F) {
+	seedPayloads(f)
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		before := slices.Clone(payload)
+		for _, d := range []kvevents.Decoder{{}, {ZeroParent: true, HeadBytes: true, SaltSlot: true}} {
+			var fresh kvevents.Batch
+			err := d.Decode(payload, &fresh)
+			if err != nil {
+				require.ErrorIs(t, err, kvevents.ErrPayload)
+				require.Empty(t, fresh.Events)
+			}
+			// Each thing that was decoded took a byte at least.
+			items := len(fresh.Events) + fresh.Unknown + fresh.Malformed + fresh.UnknownFields
+			for i := range fresh.Events {
+				e := &fresh.Events[i]
+				items += len(e.Hashes) + len(e.Tokens) + len(e.Extras)
+				require.Contains(t, []kvevents.Kind{kvevents.Stored, kvevents.Removed, kvevents.Cleared}, e.Kind)
+				for _, x := range e.Extras {
+					require.Less(t, x.Block, len(e.Hashes))
+				}
+			}
+			require.LessOrEqual(t, items, len(payload))
+			// A batch that is used again holds the same.
+			used := fresh
+			again := d.Decode(payload, &used)
+			require.Equal(t, err, again)
+			require.Equal(t, events(&fresh), events(&used))
+			if _, ok := kvevents.PayloadRank(payload); ok && err == nil {
+				require.True(t, fresh.HasRank)
+			}
+		}
+		require.Equal(t, before, payload)
+	})
+}
+
+// events are a batch's events as values; comparing them before the batch is reused is
+// up to the caller.
+func events(b *kvevents.Batch) []kvevents.Event {
+	if len(b.Events) == 0 {
+		return nil
+	}
+	return b.Events
+}
+
+// FuzzApply applies whatever decodes. Nothing panics, the index stays whole, and what
+// it knew of another endpoint stays.
+func FuzzApply(f *testing.F) {
+	seedPayloads(f)
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		var b kvevents.Batch
+		if len(payload) > 1<<16 || new(kvevents.Decoder).Decode(payload, &b) != nil {
+			return
+		}
+		ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4, OwnerBlocks: 1000})
+		require.NoError(t, err)
+		ep, err := ix.Join("a")
+		require.NoError(t, err)
+		other, err := ix.Join("b")
+		require.NoError(t, err)
+		w, err := ix.Writer(other, 0)
+		require.NoError(t, err)
+		require.NoError(t, w.Store(&prefixindex.Span{Hashes: []prefixindex.EngineHash{1}, Tokens: count(1, 4), BlockTokens: 4, Scope: base}))
+		a, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: ix, Endpoint: ep, Model: "m", Ranks: kvevents.RankStream})
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, a.Apply(&b))
+		}
+		s := a.Stats()
+		applied := s.Stored + s.Removed + s.Cleared + s.SkippedKind + s.SkippedSparse + s.SkippedSize + s.SkippedTier +
+			s.SkippedRemote + s.SkippedOwned + s.SkippedExtras + s.SkippedRank + s.Malformed - 2*uint64(b.Malformed)
+		require.Equal(t, 2*uint64(len(b.Events)), applied, "each event is counted once: %+v", s)
+		require.Equal(t, 4, heldBy(ix, other, base, count(1, 4)).GPU)
+		require.NoError(t, a.Begin())
+		s = a.Stats()
+		require.Zero(t, s.Blocks.Blocks+s.Blocks.Handles+s.Blocks.Orphans)
+	})
+}
+
+// model is an engine, its publisher, and a careful listener.
+type model struct {
+	*testing.T
+	s    *kvevents.Stream
+	now  time.Time
+	ops  []byte
+	sent []kvevents.Frame // of this life, all kept for replays
+	life byte
+
+	replay  *kvevents.Step // that runs
+	applied []kvevents.Frame
+}
+
+// next takes a byte of the input, 0 when there is none left.
+func (m *model) next() byte {
+	if len(m.ops) == 0 {
+		return 0
+	}
+	b := m.ops[0]
+	m.ops = m.ops[1:]
+	return b
+}
+
+// publish has the engine send a batch, which arrives or is lost.
+func (m *model) publish(arrives bool) {
+	seq := uint64(len(m.sent))
+	f := kvevents.Frame{Seq: seq, Payload: binary.BigEndian.AppendUint64([]byte{m.life}, seq)}
+	m.sent = append(m.sent, f)
+	if arrives {
+		m.s.Live(f)
+		m.follow()
+	}
+}
+
+// follow takes the steps, and checks them.
+func (m *model) follow() {
+	for {
+		step, ok := m.s.Next()
+		if !ok {
+			return
+		}
+		switch step.Action {
+		case kvevents.Begin:
+			m.applied = nil
+		case kvevents.Apply:
+			st := m.s.Stats()
+			if n := len(m.applied); n > 0 {
+				last := m.applied[n-1]
+				require.Greater(m, step.Frame.Seq, last.Seq, "each number once, in order")
+				if st.Lost+st.Unchecked == 0 {
+					require.Equal(m, last.Seq+1, step.Frame.Seq)
+					require.Equal(m, last.Payload[0], step.Frame.Payload[0], "one life in an epoch")
+				}
+			}
+			m.applied = append(m.applied, step.Frame)
+		case kvevents.Replay:
+			m.replay = &step
+		case kvevents.StopReplay:
+			m.replay = nil
+		}
+	}
+}
+
+// serve has the engine answer a replay: all but what holes lose, up to most frames,
+// and then the end, an error, or nothing.
+func (m *model) serve(holes byte, most int, end byte) {
+	r := m.replay
+	if r == nil {
+		return
+	}
+	for i := int(r.From); i < len(m.sent) && most > 0; i++ {
+		if holes != 0 && i%8 == int(holes)%8 {
+			continue
+		}
+		m.s.Replayed(r.Round, m.sent[i])
+		m.follow()
+		most--
+		if m.replay != r {
+			return // it was stopped, or another is wanted
+		}
+	}
+	switch end % 3 {
+	case 0:
+		m.replay = nil
+		m.s.ReplayEnded(r.Round, nil)
+	case 1:
+		m.replay = nil
+		m.s.ReplayEnded(r.Round, errors.New("broken"))
+	}
+	m.follow()
+}
+
+// FuzzStream lets an engine publish, restart and replay, and the network lose, as the
+// input says. Frames are never applied twice or out of order, nor those of two lives in
+// one epoch while replays work; and in the end all that the engine has is applied.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{5, 0, 200, 0, 0, 0, 1, 1, 0, 5, 0, 200, 0})
+	f.Add([]byte{5, 0, 200, 0, 0, 0, 1, 1, 2, 1, 1, 1, 1, 0, 5, 0, 200, 0, 5, 0, 200, 0})
+	f.Add([]byte{1, 1, 0, 0, 5, 3, 200, 0, 5, 3, 200, 0, 5, 3, 200, 0})
+	f.Add([]byte{0, 1, 0, 4, 3, 6, 5, 0, 1, 1, 0, 4, 3, 6, 1, 7, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		if len(ops) > 1<<9 {
+			return
+		}
+		m := &model{T: t, ops: ops, now: time.Unix(1e9, 0)}
+		var err error
+		m.s, err = kvevents.NewStream(kvevents.StreamOptions{
+			Replay:     true,
+			HeldFrames: 8,
+			Loss:       kvevents.Loss(len(ops) % 2),
+			Clock:      func() time.Time { return m.now },
+		})
+		require.NoError(t, err)
+		m.follow()
+		for len(m.ops) > 0 {
+			switch m.next() % 8 {
+			case 0:
+				m.publish(true)
+			case 1:
+				m.publish(false)
+			case 2: // a restart, of which the transport tells
+				m.life++
+				m.sent = nil
+				m.replay = nil
+				m.s.Reconnected()
+				m.follow()
+			case 3: // nothing for a while
+				m.now = m.now.Add(time.Duration(m.next()) * 100 * time.Millisecond)
+				m.s.Tick()
+				m.follow()
+			case 4:
+				m.s.Reconnected()
+				m.follow()
+			case 5:
+				m.serve(m.next(), int(m.next()), m.next())
+			case 6: // a frame of a replay that nobody waits for
+				if len(m.sent) > 0 {
+					m.s.Replayed(uint64(m.next()), m.sent[int(m.next())%len(m.sent)])
+					m.follow()
+				}
+			case 7:
+				m.s.Reset()
+				m.applied = nil
+				m.follow()
+			}
+			require.LessOrEqual(t, m.s.Stats().Held, 8)
+		}
+		// From here on nothing is lost any more. The stream comes to rest, and knows all
+		// that came after the first frame that it still has.
+		m.publish(true)
+		for range 1000 {
+			m.serve(0, len(m.sent), 0)
+			if at, ok := m.s.Deadline(); ok && m.replay == nil {
+				m.now = at
+				m.s.Tick()
+				m.follow()
+			} else if !ok {
+				break
+			}
+		}
+		require.NotEqual(t, prefixindex.ViewResyncing, m.s.View())
+		require.NotEmpty(t, m.applied)
+		last := m.applied[len(m.applied)-1]
+		require.True(t, reflect.DeepEqual(m.sent[len(m.sent)-1], last), "%+v", m.s.Stats())
+		st := m.s.Stats()
+		if st.Lost+st.Unchecked == 0 {
+			first := m.applied[0].Seq
+			require.Equal(t, m.sent[first:], m.applied)
+		}
+	})
+}
