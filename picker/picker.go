@@ -60,7 +60,7 @@ type Options struct {
 	// Seed makes the choices repeatable. Zero draws a random one.
 	Seed uint64
 
-	// Clock tells the time; by default time.Now.
+	// Clock tells the time, to many goroutines at once; by default time.Now.
 	Clock func() time.Time
 }
 
