@@ -11,8 +11,8 @@ import (
 )
 
 func TestPrefix(t *testing.T) {
-	held := func(gpu, cpu, any int, v prefixindex.View) scorer.Resolved {
-		return scorer.Resolved{Eligible: true, Held: prefixindex.Held{GPU: gpu, CPU: cpu, Any: any, View: v}}
+	held := func(gpu, cpu, all int, v prefixindex.View) scorer.Resolved {
+		return scorer.Resolved{Eligible: true, Held: prefixindex.Held{GPU: gpu, CPU: cpu, Any: all, View: v}}
 	}
 	const live = prefixindex.ViewLive
 	for name, c := range map[string]struct {
