@@ -81,8 +81,8 @@ func share(terms []term) error {
 		total += terms[i].Weight
 	}
 	if !(total > 0) || math.IsInf(total, 1) {
-		return fmt.Errorf("%w: the weights of Options.Scorers sum to %v; the sum must be positive and finite", ErrOptions,
-			total)
+		return fmt.Errorf("%w: the weights of Options.Scorers sum to %v; the sum must be positive and finite",
+			ErrOptions, total)
 	}
 	for i := range terms {
 		terms[i].share = terms[i].Weight / total

@@ -53,7 +53,8 @@ func (s Signal) Validate() error {
 		return err
 	}
 	if width := s.Best - s.Worst; width == 0 || math.IsNaN(width) || math.IsInf(width, 0) {
-		return fmt.Errorf("%w: Signal.Best is %v and Worst %v; they must be finite and differ", ErrOptions, s.Best, s.Worst)
+		return fmt.Errorf("%w: Signal.Best is %v and Worst %v; they must be finite and differ",
+			ErrOptions, s.Best, s.Worst)
 	}
 	return nil
 }
