@@ -106,6 +106,10 @@ func (s *sheet) estimate(sc scorer.Scorer, rec *Record, j, terms int) {
 	}
 }
 
+// one is the bits of 1. Numbers from 0 to 1 have no larger ones; negative numbers, larger
+// numbers and NaN have.
+const one = 0x3ff0_0000_0000_0000
+
 // add adds the term's share of what is in out to the sums, and applies the rules for
 // opinions when it meets the first that needs them: scores between 0 and 1 are not
 // changed by the rules, so those before it may have been added already.
@@ -116,7 +120,7 @@ func (s *sheet) add(t *term, stale int) {
 	}
 	out := s.out[:len(s.sums)]
 	for i := range s.sums {
-		if v := out[i]; !(v >= 0 && v <= 1) && !settled {
+		if math.Float64bits(out[i]) > one && !settled { // not from 0 to 1; or -0, which settles as 0
 			s.settleOpinions(t.signals, stale)
 			settled = true
 		}

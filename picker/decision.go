@@ -164,13 +164,20 @@ const (
 
 // String returns the name of r.
 func (r Result) String() string {
-	if int(r) < len(resultNames) {
-		return resultNames[r]
+	switch r {
+	case Unsaid:
+		return "unsaid"
+	case OK:
+		return "ok"
+	case Failed:
+		return "failed"
+	case Refused:
+		return "refused"
+	case Canceled:
+		return "canceled"
 	}
 	return "Result(" + strconv.Itoa(int(r)) + ")"
 }
-
-var resultNames = [...]string{"unsaid", "ok", "failed", "refused", "canceled"}
 
 // Outcome is how a request ended. The zero Outcome says nothing but that it did.
 type Outcome struct {

@@ -71,7 +71,7 @@ func (d *declaration) options(root *node) (o Options) {
 		o.Scorers = append(o.Scorers, d.scorer(n))
 	}
 	if n := r.get("scorers"); n != nil && o.Scorers == nil {
-		r.fail(n, "is empty; leave it out for the default scorers")
+		r.failf(n, "is empty; leave it out for the default scorers")
 	}
 	for _, n := range r.list("filters") {
 		o.Filters = append(o.Filters, d.filter(n))
@@ -101,7 +101,7 @@ func (d *declaration) scorer(n *node) (w Weighted) {
 	w.Name = kind
 	r.text("name", &w.Name)
 	if r.get("weight") == nil {
-		r.fail(n, "has no weight")
+		r.failf(n, "has no weight")
 	}
 	r.float("weight", &w.Weight)
 	switch kind {
@@ -149,18 +149,14 @@ func (d *declaration) scorer(n *node) (w Weighted) {
 		w.Scorer = s
 	default:
 		if w.Scorer = d.names.Scorers[kind]; w.Scorer == nil && kind != "" {
-			r.unknownKind(kind, scorerKinds, slices.Collect(maps.Keys(d.names.Scorers)))
+			r.unknownKind(kind, "prefix, queue, memory, load-requests, load-tokens, cost, session, adapter, signal",
+				slices.Sorted(maps.Keys(d.names.Scorers)))
 		}
 	}
 	r.end()
 	r.validate(w.Scorer)
 	return w
 }
-
-var (
-	scorerKinds = []string{"prefix", "queue", "memory", "load-requests", "load-tokens", "cost", "session", "adapter", "signal"}
-	filterKinds = []string{"label", "max-in-flight", "max-signal", "affinity-gate"}
-)
 
 func (d *declaration) filter(n *node) (f Named) {
 	r := d.object(n)
@@ -191,7 +187,8 @@ func (d *declaration) filter(n *node) (f Named) {
 		f.Filter = g
 	default:
 		if f.Filter = d.names.Filters[kind]; f.Filter == nil && kind != "" {
-			r.unknownKind(kind, filterKinds, slices.Collect(maps.Keys(d.names.Filters)))
+			r.unknownKind(kind, "label, max-in-flight, max-signal, affinity-gate",
+				slices.Sorted(maps.Keys(d.names.Filters)))
 		}
 	}
 	r.end()
@@ -209,12 +206,12 @@ type reader struct {
 func (d *declaration) object(n *node) *reader {
 	r := &reader{d: d, n: n}
 	if n.kind != jsonObject {
-		r.fail(n, "is %s; it must be an object", n.kind)
+		r.failf(n, "is %s; it must be an object", n.kind)
 	}
 	return r
 }
 
-func (r *reader) fail(n *node, format string, args ...any) {
+func (r *reader) failf(n *node, format string, args ...any) {
 	if r.d.err == nil {
 		r.d.err = n.errorf(format, args...)
 	}
@@ -230,14 +227,14 @@ func (r *reader) end() {
 	for _, key := range r.n.order {
 		if !slices.Contains(r.asked, key) {
 			slices.Sort(r.asked)
-			r.fail(r.n.fields[key], "is not known here; known are %s", strings.Join(slices.Compact(r.asked), ", "))
+			r.failf(r.n.fields[key], "is not known here; known are %s", strings.Join(slices.Compact(r.asked), ", "))
 		}
 	}
 }
 
 func (r *reader) check(err error) {
 	if err != nil {
-		r.fail(r.n, "%w", err)
+		r.failf(r.n, "%w", err)
 	}
 }
 
@@ -250,7 +247,7 @@ func (r *reader) validate(part any) {
 func (r *reader) float(key string, to *float64) {
 	if n := r.get(key); n != nil {
 		if n.kind != jsonNumber {
-			r.fail(n, "is %s; it must be a number", n.kind)
+			r.failf(n, "is %s; it must be a number", n.kind)
 		}
 		*to = n.number
 	}
@@ -260,7 +257,7 @@ func (r *reader) int(key string, to *int) {
 	var x float64
 	r.float(key, &x)
 	if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
-		r.fail(r.n.fields[key], "is %v; it must be a whole number of at most %d", x, math.MaxInt32)
+		r.failf(r.n.fields[key], "is %v; it must be a whole number of at most %d", x, math.MaxInt32)
 		return
 	}
 	*to = int(x)
@@ -269,7 +266,7 @@ func (r *reader) int(key string, to *int) {
 func (r *reader) text(key string, to *string) {
 	if n := r.get(key); n != nil {
 		if n.kind != jsonString {
-			r.fail(n, "is %s; it must be a string", n.kind)
+			r.failf(n, "is %s; it must be a string", n.kind)
 		}
 		*to = n.text
 	}
@@ -278,7 +275,7 @@ func (r *reader) text(key string, to *string) {
 func (r *reader) list(key string) []*node {
 	n := r.get(key)
 	if n != nil && n.kind != jsonList {
-		r.fail(n, "is %s; it must be a list", n.kind)
+		r.failf(n, "is %s; it must be a list", n.kind)
 	}
 	if n == nil {
 		return nil
@@ -292,7 +289,7 @@ func (r *reader) duration(key string, to *time.Duration) {
 	if n := r.n.fields[key]; n != nil && n.kind == jsonString {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			r.fail(n, "is %q; it must be a duration such as \"5s\"", s)
+			r.failf(n, "is %q; it must be a duration such as \"5s\"", s)
 		}
 		*to = d
 	}
@@ -300,14 +297,13 @@ func (r *reader) duration(key string, to *time.Duration) {
 
 func (r *reader) kind() (kind string) {
 	if r.text("kind", &kind); kind == "" {
-		r.fail(r.n, "has no kind")
+		r.failf(r.n, "has no kind")
 	}
 	return kind
 }
 
-func (r *reader) unknownKind(kind string, own, hosts []string) {
-	slices.Sort(hosts)
-	r.fail(r.n.fields["kind"], "is %q; known are %s", kind, strings.Join(append(slices.Clone(own), hosts...), ", "))
+func (r *reader) unknownKind(kind, own string, hosts []string) {
+	r.failf(r.n.fields["kind"], "is %q; known are %s", kind, strings.Join(append([]string{own}, hosts...), ", "))
 }
 
 func (r *reader) norm(to *scorer.Norm) {
@@ -317,7 +313,7 @@ func (r *reader) norm(to *scorer.Norm) {
 func (r *reader) field(to *scorer.Field) {
 	choose(r, "field", to, []string{"waiting", "running", "cache-use", "own-0", "own-1", "own-2", "own-3"})
 	if r.n.fields["field"] == nil {
-		r.fail(r.n, "has no field")
+		r.failf(r.n, "has no field")
 	}
 }
 
@@ -328,7 +324,7 @@ func choose[T ~uint8](r *reader, key string, to *T, names []string) {
 	if n := r.n.fields[key]; n != nil {
 		at := slices.Index(names, s)
 		if at < 0 {
-			r.fail(n, "is %q; known are %s", s, strings.Join(names, ", "))
+			r.failf(n, "is %q; known are %s", s, strings.Join(names, ", "))
 		}
 		*to = T(max(at, 0))
 	}
@@ -338,7 +334,7 @@ func (r *reader) labels(key string, to *uint64) {
 	for _, n := range r.list(key) {
 		bits, known := r.d.names.Labels[n.text]
 		if n.kind != jsonString || !known {
-			r.fail(n, "is %q; known labels are %s", n.text,
+			r.failf(n, "is %q; known labels are %s", n.text,
 				strings.Join(slices.Sorted(maps.Keys(r.d.names.Labels)), ", "))
 		}
 		*to |= bits

@@ -28,7 +28,7 @@ func ExamplePicker_Pick_fakes() {
 		if err != nil {
 			panic(err)
 		}
-		defer d.Done(picker.Outcome{})
+		d.Done(picker.Outcome{})
 		saved, _ := d.CachedTokens.Get()
 		fmt.Printf("%v waiting: candidate %d, which saves %v tokens\n", waiting, d.Index, saved)
 	}

@@ -224,12 +224,13 @@ func (r *Record) remarks() []string {
 			said = append(said, "nothing to go by for any scorer")
 		}
 		if c.Resolved.Doubt >= 0.05 {
-			said = append(said, fmt.Sprintf("its engine reports less than predicted to be cached, so %.0f %% of it is not believed",
+			said = append(said, fmt.Sprintf("its engine reports less cached than predicted, so %.0f %% is not believed",
 				100*c.Resolved.Doubt))
 		}
 		for j := range r.Scorers {
 			if r.sound(i) && !math.IsNaN(r.score(i, j).Millis) {
-				said = append(said, fmt.Sprintf("%s expects %s ms", r.Scorers[j].Name, thousands(int(r.score(i, j).Millis+0.5))))
+				ms := thousands(int(math.Round(r.score(i, j).Millis)))
+				said = append(said, fmt.Sprintf("%s expects %s ms", r.Scorers[j].Name, ms))
 			}
 		}
 		if said = r.trust(said, c); len(said) > 0 {
@@ -248,6 +249,7 @@ func (r *Record) trust(said []string, c *CandidateRecord) []string {
 		return said
 	}
 	switch c.Resolved.Held.View {
+	case prefixindex.ViewLive:
 	case prefixindex.ViewNever:
 		if !c.HeldKnown {
 			said = append(said, "nothing was ever heard of what it caches")

@@ -38,9 +38,10 @@ type Label struct {
 func (f Label) Validate() error {
 	switch {
 	case f == Label{}:
-		return fmt.Errorf("picker: Label is empty; one of All, Any and None must be set")
+		return fmt.Errorf("%w: Label is empty; one of All, Any and None must be set", ErrOptions)
 	case f.All&f.None != 0, f.Any != 0 && f.Any&^f.None == 0:
-		return fmt.Errorf("picker: Label asks for bits %#x and %#x, and for none of %#x; nobody can have both", f.All, f.Any, f.None)
+		return fmt.Errorf("%w: Label asks for bits %#x and %#x, and for none of %#x; nobody can have both", ErrOptions,
+			f.All, f.Any, f.None)
 	}
 	return nil
 }
@@ -62,7 +63,7 @@ type MaxInFlight int
 // Validate refuses a cap that lets nothing through. O(1).
 func (f MaxInFlight) Validate() error {
 	if f < 1 {
-		return fmt.Errorf("picker: MaxInFlight is %d; it must be at least 1", int(f))
+		return fmt.Errorf("%w: MaxInFlight is %d; it must be at least 1", ErrOptions, int(f))
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (f MaxSignal) Validate() error {
 		return err
 	}
 	if math.IsNaN(f.Max) || math.IsInf(f.Max, 0) {
-		return fmt.Errorf("picker: MaxSignal.Max is %v; it must be finite", f.Max)
+		return fmt.Errorf("%w: MaxSignal.Max is %v; it must be finite", ErrOptions, f.Max)
 	}
 	return nil
 }

@@ -26,13 +26,15 @@ type AffinityGate struct {
 func (f AffinityGate) Validate() error {
 	switch {
 	case !(f.Share >= 0 && f.Share < 1):
-		return fmt.Errorf("picker: AffinityGate.Share is %v; it must be 0 to less than 1", f.Share)
+		return fmt.Errorf("%w: AffinityGate.Share is %v; it must be 0 to less than 1", ErrOptions, f.Share)
 	case f.MaxTokens < 0:
-		return fmt.Errorf("picker: AffinityGate.MaxTokens is %d; it must not be negative", f.MaxTokens)
+		return fmt.Errorf("%w: AffinityGate.MaxTokens is %d; it must not be negative", ErrOptions,
+			f.MaxTokens)
 	case f.MaxRequests < 0:
-		return fmt.Errorf("picker: AffinityGate.MaxRequests is %d; it must not be negative", f.MaxRequests)
+		return fmt.Errorf("%w: AffinityGate.MaxRequests is %d; it must not be negative", ErrOptions,
+			f.MaxRequests)
 	case f.MaxTokens == 0 && f.MaxRequests == 0:
-		return fmt.Errorf("picker: AffinityGate has neither MaxTokens nor MaxRequests; one must be set, since no prefix is worth any load")
+		return fmt.Errorf("%w: AffinityGate has neither MaxTokens nor MaxRequests; one must be set", ErrOptions)
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func (n *node) errorf(format string, args ...any) error {
 	if n.path != "" {
 		where += ": " + n.path
 	}
-	return fmt.Errorf("%w: %s "+format, append([]any{ErrPolicy, where}, args...)...)
+	what := fmt.Errorf(format, args...) //nolint:err113 // it is wrapped in the next line
+	return fmt.Errorf("%w: %s %w", ErrPolicy, where, what)
 }
 
 // parseTree reads one JSON value.

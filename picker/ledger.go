@@ -64,10 +64,10 @@ type ticket struct {
 	renewed    time.Time
 }
 
-// NewLedger returns an empty ledger. An error names the option, its value and range.
+// NewLedger returns an empty ledger. The error is ErrOptions.
 func NewLedger(o LedgerOptions) (*Ledger, error) {
 	if o.Lease < 0 {
-		return nil, fmt.Errorf("picker: LedgerOptions.Lease is %v; it must not be negative", o.Lease)
+		return nil, fmt.Errorf("%w: LedgerOptions.Lease is %v; it must not be negative", ErrOptions, o.Lease)
 	}
 	return &Ledger{lease: o.Lease}, nil
 }
@@ -220,7 +220,7 @@ func (l *Ledger) reserve(e prefixindex.Endpoint, tokens, predicted int64, now ti
 // was released.
 func (l *Ledger) ticket(number uint64) (place uint32, t *ticket) {
 	place = uint32(number) - 1
-	if t = &l.tickets[place]; t.use != uint32(number>>32) {
+	if t = &l.tickets[place]; uint64(t.use) != number>>32 {
 		return place, nil
 	}
 	return place, t

@@ -85,7 +85,8 @@ func newObservers(list []Observer) (observers, error) {
 			o.view = append(o.view, view)
 		}
 		if !isPick && !isDone && !isView {
-			return observers{}, fmt.Errorf("picker: Options.Observers[%d] is a %T; it must have OnPick, OnDone or OnView", i, one)
+			return observers{}, fmt.Errorf("%w: Options.Observers[%d] is a %T; it must have OnPick, OnDone or OnView",
+				ErrOptions, i, one)
 		}
 	}
 	return o, nil

@@ -9,8 +9,12 @@ import (
 	"github.com/warmroute/warmroute/scorer"
 )
 
-// Errors of a pick. Which one it is says what to answer.
+// Errors of a pick say by what they are what to answer, and that of New what to mend.
 var (
+	// ErrOptions means that an option is out of its range, or contradicts another. The
+	// message names the field, its value and range.
+	ErrOptions = errors.New("picker: invalid option")
+
 	// ErrNoCandidates means that none was offered, or that all were skipped or failed
 	// a condition: HTTP 503.
 	ErrNoCandidates = errors.New("picker: no candidate")
@@ -60,7 +64,7 @@ type Options struct {
 	// Seed makes the choices repeatable. Zero draws a random one.
 	Seed uint64
 
-	// Clock tells the time; by default time.Now.
+	// Clock tells the time, to many goroutines at once; by default time.Now.
 	Clock func() time.Time
 }
 
@@ -81,7 +85,7 @@ type Picker struct {
 	stats Stats
 }
 
-// New returns a picker. An error names the option, its value and range.
+// New returns a picker. The error is ErrOptions.
 func New(o Options) (*Picker, error) {
 	policy, err := newPolicy(&o)
 	if err != nil {
@@ -205,14 +209,14 @@ type Stats struct {
 	Ties         uint64 // picks decided at random among nearly equal candidates
 	Bounded      uint64 // picks in which Select.Bound kept candidates from winning
 	Alone        uint64 // picks made without a match, as only one candidate was not skipped
-	Short        uint64 // picks made without a match, as the prompt was below Options.MinPromptTokens
+	Short        uint64 // picks made without a match, as the prompt was below MinPromptTokens
 
 	Unknown   uint64 // opinions that were missing, a candidate and scorer each
 	Stale     uint64 // candidates whose signals were stale
 	AllStale  uint64 // picks in which those of all candidates were
 	Clipped   uint64 // scores outside 0 to 1
 	Blind     uint64 // candidates of which the index never heard anything
-	Corrected uint64 // absurd input from the host: negative numbers, runs not nested or longer than the prompt, times to come
+	Corrected uint64 // absurd input: negative numbers, runs not nested or beyond the prompt, times to come
 	Strangers uint64 // candidates with a zero endpoint, or one that is no member of the index
 }
 

@@ -47,21 +47,21 @@ func TestNewNamesTheOption(t *testing.T) {
 	}
 	keep := picker.FilterFunc(func(*scorer.Input, []bool) {})
 	for want, o := range map[string]picker.Options{
-		`Scorers[0].Name is empty`:                    with(func(w *picker.Weighted) { w.Name = "" }),
-		`Scorers[0].Name is "skipped"`:                with(func(w *picker.Weighted) { w.Name = "skipped" }),
-		`Scorers[0].Scorer is nil`:                    with(func(w *picker.Weighted) { w.Scorer = nil }),
-		`Scorers[0].Weight of "queue" is -1`:          with(func(w *picker.Weighted) { w.Weight = -1 }),
-		`Scorers[0].Weight of "queue" is NaN`:         with(func(w *picker.Weighted) { w.Weight = math.NaN() }),
-		`Scorers[0].Weight of "queue" is +Inf`:        with(func(w *picker.Weighted) { w.Weight = math.Inf(1) }),
-		`sum to 0`:                                    with(func(w *picker.Weighted) { w.Weight = 0 }),
-		`Scorers[0].Scorer: scorer: Queue.Half is -2`: with(func(w *picker.Weighted) { w.Scorer = scorer.Queue{Half: -2} }),
-		`Scorers[1].Name is "queue"`:                  {Scorers: []picker.Weighted{queue, queue}},
-		`Caps[0].Name is "twice"`:                     {Filters: []picker.Named{{Name: "twice", Filter: keep}}, Caps: []picker.Named{{Name: "twice", Filter: keep}}},
-		`Filters[0].Name is "over bound"`:             {Filters: []picker.Named{{Name: "over bound", Filter: keep}}},
-		`Caps[0].Filter is nil`:                       {Caps: []picker.Named{{Name: "cap"}}},
-		`Caps[0].Filter: picker: MaxInFlight is 0`:    {Caps: []picker.Named{{Name: "cap", Filter: picker.MaxInFlight(0)}}},
-		`Select.Band is 2`:                            {Select: picker.Select{Band: 2}},
-		`Select.Band is NaN`:                          {Select: picker.Select{Band: math.NaN()}},
+		`Scorers[0].Name is empty`:                                    with(func(w *picker.Weighted) { w.Name = "" }),
+		`Scorers[0].Name is "skipped"`:                                with(func(w *picker.Weighted) { w.Name = "skipped" }),
+		`Scorers[0].Scorer is nil`:                                    with(func(w *picker.Weighted) { w.Scorer = nil }),
+		`Scorers[0].Weight of "queue" is -1`:                          with(func(w *picker.Weighted) { w.Weight = -1 }),
+		`Scorers[0].Weight of "queue" is NaN`:                         with(func(w *picker.Weighted) { w.Weight = math.NaN() }),
+		`Scorers[0].Weight of "queue" is +Inf`:                        with(func(w *picker.Weighted) { w.Weight = math.Inf(1) }),
+		`sum to 0`:                                                    with(func(w *picker.Weighted) { w.Weight = 0 }),
+		`Scorers[0].Scorer: scorer: invalid option: Queue.Half is -2`: with(func(w *picker.Weighted) { w.Scorer = scorer.Queue{Half: -2} }),
+		`Scorers[1].Name is "queue"`:                                  {Scorers: []picker.Weighted{queue, queue}},
+		`Caps[0].Name is "twice"`:                                     {Filters: []picker.Named{{Name: "twice", Filter: keep}}, Caps: []picker.Named{{Name: "twice", Filter: keep}}},
+		`Filters[0].Name is "over bound"`:                             {Filters: []picker.Named{{Name: "over bound", Filter: keep}}},
+		`Caps[0].Filter is nil`:                                       {Caps: []picker.Named{{Name: "cap"}}},
+		`Caps[0].Filter: picker: invalid option: MaxInFlight is 0`:    {Caps: []picker.Named{{Name: "cap", Filter: picker.MaxInFlight(0)}}},
+		`Select.Band is 2`:                                            {Select: picker.Select{Band: 2}},
+		`Select.Band is NaN`:                                          {Select: picker.Select{Band: math.NaN()}},
 	} {
 		_, err := picker.New(o)
 		require.ErrorContains(t, err, want)
@@ -225,8 +225,8 @@ func TestStaleSignals(t *testing.T) {
 // What is absurd is corrected, counted, and does no harm.
 func TestAbsurdInput(t *testing.T) {
 	now := time.Unix(1_000, 0)
-	held := func(gpu, cpu, any int) scorer.Cached {
-		return scorer.Holds(prefixindex.Held{GPU: gpu, CPU: cpu, Any: any})
+	held := func(gpu, cpu, all int) scorer.Cached {
+		return scorer.Holds(prefixindex.Held{GPU: gpu, CPU: cpu, Any: all})
 	}
 	for name, c := range map[string]struct {
 		edit      func(c *scorer.Candidate)

@@ -33,7 +33,8 @@ func newPolicy(o *Options) (policy, error) {
 		return policy{}, err
 	}
 	if o.MinPromptTokens < 0 {
-		return policy{}, fmt.Errorf("picker: Options.MinPromptTokens is %d; it must not be negative", o.MinPromptTokens)
+		return policy{}, fmt.Errorf("%w: Options.MinPromptTokens is %d; it must not be negative", ErrOptions,
+			o.MinPromptTokens)
 	}
 	names := make(map[string]bool)
 	for i, w := range scorers {
@@ -45,7 +46,7 @@ func newPolicy(o *Options) (policy, error) {
 			return policy{}, err
 		}
 		if !(w.Weight >= 0) || math.IsInf(w.Weight, 1) {
-			return policy{}, fmt.Errorf("picker: %s.Weight of %q is %v; it must be finite and not negative",
+			return policy{}, fmt.Errorf("%w: %s.Weight of %q is %v; it must be finite and not negative", ErrOptions,
 				field, w.Name, w.Weight)
 		}
 		_, signals := w.Scorer.(scorer.SignalScorer)
@@ -80,7 +81,8 @@ func share(terms []term) error {
 		total += terms[i].Weight
 	}
 	if !(total > 0) || math.IsInf(total, 1) {
-		return fmt.Errorf("picker: the weights of Options.Scorers sum to %v; the sum must be positive and finite", total)
+		return fmt.Errorf("%w: the weights of Options.Scorers sum to %v; the sum must be positive and finite",
+			ErrOptions, total)
 	}
 	for i := range terms {
 		terms[i].share = terms[i].Weight / total
@@ -97,11 +99,12 @@ const (
 func checkName(field, name string, seen map[string]bool) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("picker: %s.Name is empty", field)
+		return fmt.Errorf("%w: %s.Name is empty", ErrOptions, field)
 	case name == skipped || name == overBound:
-		return fmt.Errorf("picker: %s.Name is %q, which has a meaning of its own in records", field, name)
+		return fmt.Errorf("%w: %s.Name is %q, which has a meaning of its own in records", ErrOptions,
+			field, name)
 	case seen[name]:
-		return fmt.Errorf("picker: %s.Name is %q, which another one has", field, name)
+		return fmt.Errorf("%w: %s.Name is %q, which another one has", ErrOptions, field, name)
 	}
 	seen[name] = true
 	return nil
@@ -109,11 +112,11 @@ func checkName(field, name string, seen map[string]bool) error {
 
 func checkPart(field string, part any) error {
 	if part == nil {
-		return fmt.Errorf("picker: %s is nil", field)
+		return fmt.Errorf("%w: %s is nil", ErrOptions, field)
 	}
 	if v, ok := part.(scorer.Validator); ok {
 		if err := v.Validate(); err != nil {
-			return fmt.Errorf("picker: %s: %w", field, err)
+			return fmt.Errorf("%w: %s: %w", ErrOptions, field, err)
 		}
 	}
 	return nil

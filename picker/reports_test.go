@@ -86,8 +86,8 @@ func TestTokensAndScoreAreTwoAnswers(t *testing.T) {
 	require.InDelta(t, 0.73, d.Score, 0.005)
 }
 
-// An unmatched prompt went to the owner of the smallest cache, however loaded.
-// (sgl-project/sglang #14532)
+// An unmatched prompt went to the owner of the smallest cache, however loaded that was.
+// (sgl-project/sglang #14532) It goes by load.
 func TestUnmatchedPromptGoesByLoad(t *testing.T) {
 	cs := loaded(40, 0)
 	for i := range cs {
@@ -117,8 +117,8 @@ func TestBeyondTheGateScoresDecide(t *testing.T) {
 	}
 }
 
-// Missing calls of Done are to be seen. (vllm-project/router #179: a path that never
-// counted load sent 480 of 480 requests to one engine)
+// A path that never counted load sent 480 of 480 requests to one engine.
+// (vllm-project/router #179) Missing calls of Done are to be seen.
 func TestForgottenReleasesShow(t *testing.T) {
 	l := newLedger(t)
 	pk := newPicker(t, picker.Options{Ledger: l})

@@ -34,6 +34,7 @@ func (p *Picker) resolve(c *Call) {
 		longest = maxPromptTokens
 	}
 	s.matched = p.match(c)
+	eligible := s.eligible
 	for i := range c.Candidates {
 		from, r, f := &c.Candidates[i], &s.resolved[i], &s.facts[i]
 		r.Endpoint = from.Endpoint
@@ -41,7 +42,7 @@ func (p *Picker) resolve(c *Call) {
 		r.InFlight = from.InFlight
 		r.Labels = from.Labels
 		if r.Eligible = !from.Skip; r.Eligible {
-			s.eligible = append(s.eligible, int32(i))
+			eligible = append(eligible, int32(i))
 		}
 		r.Doubt, r.PrefillRate = 0, scorer.Value{}
 		if r.Name, f.stranger = "", r.Endpoint == 0; p.index != nil && !f.stranger {
@@ -85,6 +86,7 @@ func (p *Picker) resolve(c *Call) {
 			s.counts.Blind++
 		}
 	}
+	s.eligible = eligible
 }
 
 // match asks the index, where the answer can make a difference.

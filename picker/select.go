@@ -39,15 +39,18 @@ const (
 func (s Select) validate() error {
 	switch {
 	case !(s.Band <= 1):
-		return fmt.Errorf("picker: Options.Select.Band is %v; it must be at most 1", s.Band)
+		return fmt.Errorf("%w: Options.Select.Band is %v; it must be at most 1", ErrOptions, s.Band)
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
-		return fmt.Errorf("picker: Options.Select.Temperature is %v; it must be finite and not negative", s.Temperature)
+		return fmt.Errorf("%w: Options.Select.Temperature is %v; it must be finite and not negative", ErrOptions,
+			s.Temperature)
 	case s.MaxRatio != 0 && !(s.MaxRatio >= 1):
-		return fmt.Errorf("picker: Options.Select.MaxRatio is %v; it must be 0, or 1 or more", s.MaxRatio)
+		return fmt.Errorf("%w: Options.Select.MaxRatio is %v; it must be 0, or 1 or more", ErrOptions,
+			s.MaxRatio)
 	case s.Bound != 0 && !(s.Bound >= 1):
-		return fmt.Errorf("picker: Options.Select.Bound is %v; it must be 0, or 1 or more", s.Bound)
+		return fmt.Errorf("%w: Options.Select.Bound is %v; it must be 0, or 1 or more", ErrOptions, s.Bound)
 	case s.BoundFloor < 0:
-		return fmt.Errorf("picker: Options.Select.BoundFloor is %d; it must not be negative", s.BoundFloor)
+		return fmt.Errorf("%w: Options.Select.BoundFloor is %d; it must not be negative", ErrOptions,
+			s.BoundFloor)
 	}
 	return nil
 }
@@ -178,10 +181,11 @@ func (s Select) bound(sh *sheet) []int32 {
 	if counted > 0 {
 		limit = max(limit, least) // whatever rounding did to the mean
 	}
-	within := sh.eligible[:0]
-	for _, i := range sh.eligible {
+	all := sh.eligible
+	sh.eligible = all[:0]
+	for _, i := range all {
 		if n, _ := sh.in.Candidates[i].InFlight.Requests.Get(); n <= limit {
-			within = append(within, i)
+			sh.eligible = append(sh.eligible, i)
 		} else {
 			sh.over = append(sh.over, i)
 		}
@@ -189,8 +193,9 @@ func (s Select) bound(sh *sheet) []int32 {
 	if len(sh.over) > 0 {
 		sh.counts.Bounded++
 	}
-	sh.eligible = append(within, sh.over...)
-	return within
+	within := len(sh.eligible)
+	sh.eligible = append(sh.eligible, sh.over...)
+	return sh.eligible[:within]
 }
 
 // ranking is the best few candidates in order of their sums, equal ones in random order:

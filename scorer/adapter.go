@@ -77,8 +77,8 @@ func fingerprint(name string) uint32 { return uint32(xxhash.Sum64String(name)) }
 //	0.6   requests wait for it
 //	0     it would have to wait for a slot
 //
-// The steps are llm-d-router's. An engine that did not say how many slots it has has
-// none free. A request without an adapter: 1 for all. Adapters not known: no opinion. It
+// The steps are llm-d-router's. An engine that did not say how many slots there are
+// has none free. A request without an adapter: 1 for all. Adapters not known: no opinion. It
 // reads signals.
 type Adapter struct{}
 

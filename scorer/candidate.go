@@ -94,7 +94,7 @@ type Cached struct {
 func Holds(h prefixindex.Held) Cached { return Cached{held: h, known: true} }
 
 // Get returns what is held and whether that is known. O(1).
-func (c Cached) Get() (prefixindex.Held, bool) { return c.held, c.known }
+func (c *Cached) Get() (prefixindex.Held, bool) { return c.held, c.known }
 
 // Peek returns what is held, to be read only, or nil if that is not known: Get without
 // a copy. O(1).

@@ -37,10 +37,10 @@ const DefaultPrefillRate = 8_000
 // Validate names a field that is out of range. O(1).
 func (s Cost) Validate() error {
 	if s.Horizon < 0 {
-		return fmt.Errorf("scorer: Cost.Horizon is %v; it must not be negative", s.Horizon)
+		return fmt.Errorf("%w: Cost.Horizon is %v; it must not be negative", ErrOptions, s.Horizon)
 	}
 	if !(s.PrefillRate >= 0) || math.IsInf(s.PrefillRate, 1) {
-		return fmt.Errorf("scorer: Cost.PrefillRate is %v; it must be finite and not negative", s.PrefillRate)
+		return fmt.Errorf("%w: Cost.PrefillRate is %v; it must be finite and not negative", ErrOptions, s.PrefillRate)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package scorer_test
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/warmroute/warmroute/scorer"
@@ -18,5 +19,10 @@ func ExampleFunc() {
 			out[i] = share
 		}
 	})
-	_ = budget // give it to picker.Options.Scorers, with a weight
+	// Give it to picker.Options.Scorers, with a weight. In a test it stands alone:
+	in := scorer.Input{Candidates: []scorer.Resolved{{Endpoint: 1}, {Endpoint: 2}, {Endpoint: 3}}}
+	out := make([]float64, len(in.Candidates))
+	budget.Score(&in, out)
+	fmt.Println(out)
+	// Output: [0.9 0.1 NaN]
 }

@@ -80,25 +80,25 @@ func (r *span) see(x float64) {
 
 // orStale is r, or the range of all eligible candidates if r has seen none: those that
 // have a number are stale then.
-func (r span) orStale(in *Input, out []float64) span {
+func (r *span) orStale(in *Input, out []float64) span {
 	if r.lo <= r.hi {
-		return r
+		return *r
 	}
 	for i, x := range out {
 		if in.Candidates[i].Eligible {
 			r.see(x)
 		}
 	}
-	return r
+	return *r
 }
 
 // validate refuses a norm or half that is out of range; name is the scorer's.
 func (n Norm) validate(name string, half float64) error {
 	if n > ToLeast {
-		return fmt.Errorf("scorer: %s.Norm is %d; it must be Absolute, Relative or ToLeast", name, n)
+		return fmt.Errorf("%w: %s.Norm is %d; it must be Absolute, Relative or ToLeast", ErrOptions, name, n)
 	}
 	if !(half >= 0) || math.IsInf(half, 1) {
-		return fmt.Errorf("scorer: %s.Half is %v; it must be finite and not negative", name, half)
+		return fmt.Errorf("%w: %s.Half is %v; it must be finite and not negative", ErrOptions, name, half)
 	}
 	return nil
 }

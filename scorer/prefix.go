@@ -54,14 +54,14 @@ func (s Prefix) Validate() error {
 		{"GapWeight", s.GapWeight}, {"StaleWeight", s.StaleWeight},
 	} {
 		if !(w.value <= 1) || math.IsInf(w.value, -1) {
-			return fmt.Errorf("scorer: Prefix.%s is %v; it must be at most 1, and finite", w.name, w.value)
+			return fmt.Errorf("%w: Prefix.%s is %v; it must be at most 1, and finite", ErrOptions, w.name, w.value)
 		}
 	}
 	if s.Norm > Relative {
-		return fmt.Errorf("scorer: Prefix.Norm is %d; it must be Absolute or Relative", s.Norm)
+		return fmt.Errorf("%w: Prefix.Norm is %d; it must be Absolute or Relative", ErrOptions, s.Norm)
 	}
 	if s.Floor < 0 {
-		return fmt.Errorf("scorer: Prefix.Floor is %d; it must not be negative", s.Floor)
+		return fmt.Errorf("%w: Prefix.Floor is %d; it must not be negative", ErrOptions, s.Floor)
 	}
 	return nil
 }
@@ -86,6 +86,7 @@ func (s Prefix) Score(in *Input, out []float64) {
 			credit += cpu*float64(cpuRun-gpuRun) + disk*float64(min(h.Any, usable)-cpuRun)
 		}
 		switch h.View {
+		case prefixindex.ViewLive, prefixindex.ViewAssumed, prefixindex.ViewNever:
 		case prefixindex.ViewGap, prefixindex.ViewResyncing:
 			credit *= gap
 		case prefixindex.ViewStale:
@@ -97,7 +98,8 @@ func (s Prefix) Score(in *Input, out []float64) {
 		out[i] = credit * perToken
 	}
 	if s.Norm == Relative {
-		ref := noSpan().orStale(in, out)
+		ref := noSpan()
+		ref.orStale(in, out)
 		for i := range out {
 			if ref.hi > 0 {
 				out[i] = min(out[i]/ref.hi, 1)

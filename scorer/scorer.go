@@ -1,6 +1,7 @@
 package scorer
 
 import (
+	"errors"
 	"time"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -91,6 +92,10 @@ type Estimator interface {
 	// Estimate sets millis[i] to the milliseconds expected of in.Candidates[i].
 	Estimate(in *Input, millis []float64)
 }
+
+// ErrOptions means that a scorer's parameter is out of its range. The message names the
+// field, its value and range.
+var ErrOptions = errors.New("scorer: invalid option")
 
 // Validator is a Scorer or filter with parameters that may be wrong. picker.New
 // asks it, and refuses what it refuses.

@@ -18,16 +18,15 @@ const (
 
 // Of returns the number that f names. O(1).
 func (f Field) Of(s *Signals) Value {
-	switch f {
-	case Waiting:
+	switch {
+	case f == Waiting:
 		return s.Waiting
-	case Running:
+	case f == Running:
 		return s.Running
-	case CacheUse:
+	case f == CacheUse:
 		return s.CacheUse
-	}
-	if i := f - Own; i < MaxOwn {
-		return s.Own[i]
+	case f < Own+MaxOwn:
+		return s.Own[f-Own]
 	}
 	return Value{}
 }
@@ -35,7 +34,7 @@ func (f Field) Of(s *Signals) Value {
 // Validate refuses what is no field. O(1).
 func (f Field) Validate() error {
 	if f >= Own+MaxOwn {
-		return fmt.Errorf("scorer: Field is %d; it must be less than %d", f, Own+MaxOwn)
+		return fmt.Errorf("%w: Field is %d; it must be less than %d", ErrOptions, f, Own+MaxOwn)
 	}
 	return nil
 }
@@ -54,7 +53,8 @@ func (s Signal) Validate() error {
 		return err
 	}
 	if width := s.Best - s.Worst; width == 0 || math.IsNaN(width) || math.IsInf(width, 0) {
-		return fmt.Errorf("scorer: Signal.Best is %v and Worst %v; they must be finite and differ", s.Best, s.Worst)
+		return fmt.Errorf("%w: Signal.Best is %v and Worst %v; they must be finite and differ",
+			ErrOptions, s.Best, s.Worst)
 	}
 	return nil
 }

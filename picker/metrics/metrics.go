@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -78,9 +79,6 @@ type walk struct {
 	stopped bool
 }
 
-// gauges are the fields that do not only grow although their type is a counter's.
-var gauges = map[string]bool{"LastSeq": true}
-
 // fields yields the fields of the struct v. prefix is the name so far.
 func (w *walk) fields(prefix string, v reflect.Value) {
 	for i := range v.NumField() {
@@ -120,9 +118,8 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 			w.emit(m, float64(x.UnixNano())/1e9)
 		case [5]uint64: // by picker.Result
 			for result, n := range x {
-				of := m
-				of.Labels = append(w.labels[:len(w.labels):len(w.labels)], Label{"result", picker.Result(result).String()})
-				w.count(of, field.Name, n)
+				m.Labels = slices.Concat(w.labels, []Label{{"result", picker.Result(result).String()}})
+				w.count(m, field.Name, n)
 			}
 		default:
 			w.fields(m.Name, f)
@@ -131,7 +128,7 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 }
 
 func (w *walk) count(m Metric, field string, n uint64) {
-	if !gauges[field] {
+	if field != "LastSeq" { // the number of a frame is no count
 		m.Name += "_total"
 		m.Kind = Counter
 	}
