@@ -47,6 +47,8 @@ type Stats struct {
 	Copies         uint64 // further copies counted
 	CopiesCapped   uint64 // copies beyond Options.Copies, not counted
 	Inserted       uint64 // blocks recorded without events, the first time
+	Expected       uint64 // blocks that Expect recorded, each time
+	Confirmed      uint64 // of these, stored by the engine since
 	Removed        uint64 // engine blocks removed, a copy each
 	RemovedUnknown uint64 // removals that named nothing held
 	Placed         uint64 // blocks given a further tier by name alone
@@ -56,7 +58,7 @@ type Stats struct {
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
 	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
-	Expired        uint64 // blocks that Options.AssumedTTL ended
+	Expired        uint64 // blocks that Options.AssumedTTL, or an expectation's end, ended
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
 	Clears         uint64 // caches emptied by Writer.Clear
@@ -69,6 +71,8 @@ func (s *Stats) add(t *Stats) {
 	s.Copies += t.Copies
 	s.CopiesCapped += t.CopiesCapped
 	s.Inserted += t.Inserted
+	s.Expected += t.Expected
+	s.Confirmed += t.Confirmed
 	s.Removed += t.Removed
 	s.RemovedUnknown += t.RemovedUnknown
 	s.Placed += t.Placed
