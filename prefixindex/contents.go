@@ -1,5 +1,7 @@
 package prefixindex
 
+import "slices"
+
 // contents is what one owner holds from one empty start of its cache to the next, or
 // to Clear. The Writer's lock guards it, except for what readers see: the bits of its
 // slots in the index's records, and its hole lists.
@@ -81,7 +83,7 @@ func (c *contents) has(n uint32, l level) bool {
 	case kindAssumed:
 		return e.copies != 0
 	case kindExpected:
-		return e.copies != 0 && e.flags&flagConfirm == 0
+		return e.copies != 0 && e.flags&(flagConfirm|flagEvicted) == 0
 	}
 	if e.flags&flagEvicted != 0 {
 		return false
@@ -125,6 +127,9 @@ func (c *contents) recredit(n uint32, was uint8) {
 			c.enqueue(n)
 		}
 	}
+	if is&^was != 0 && len(c.expected.open) > 0 && e.kind() == kindHandle {
+		defer c.confirmAll(n)
+	}
 	if !c.entries.at(e.parent).isInner() { // one piece
 		for l := range levels {
 			switch bit := uint8(1) << l; {
@@ -157,6 +162,15 @@ func (c *contents) recredit(n uint32, was uint8) {
 					c.drain(chain[i], l)
 				}
 			}
+		}
+	}
+}
+
+// confirmAll confirms the blocks that end in a handle.
+func (c *contents) confirmAll(n uint32) {
+	for _, p := range slices.Clone(c.piecesOf(n)) {
+		if e := c.entries.at(p); e.border() && e.full(levelGPU) {
+			c.confirm(e.tip())
 		}
 	}
 }

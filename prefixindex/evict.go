@@ -2,7 +2,7 @@ package prefixindex
 
 // eviction finds the blocks to give up when an owner holds more than
 // Options.OwnerBlocks: leaves, so that heads survive, and of these one that was not
-// touched since the hand last passed it. There is no list to keep in order: one bit an
+// stored since the hand last passed it nor found by lookups of late. There is no list to keep in order: one bit an
 // entry and a hand that goes round do, and once a leaf is gone its parent is looked at
 // next, so that a chain goes from its end.
 type eviction struct {
@@ -19,6 +19,9 @@ func (c *contents) trim() {
 		c.writer.stats.Evicted += uint64(n)
 	}
 	c.trimGhosts()
+	if c.sparse() {
+		c.compact()
+	}
 }
 
 // evict gives up a leaf: a guess before what the engine said.
@@ -28,7 +31,11 @@ func (c *contents) evict() bool {
 		return true
 	}
 	v := &c.eviction
-	for range 2*c.entries.n + 1 {
+	for i := range 3*c.entries.n + 1 {
+		if i == 2*c.entries.n { // all that could go was touched
+			c.ix.recency.turn()
+			c.ix.recency.turn()
+		}
 		n := v.next
 		if v.next = 0; n == 0 {
 			if v.hand++; v.hand >= c.entries.n {
@@ -44,6 +51,10 @@ func (c *contents) evict() bool {
 			e.flags &^= flagRecent
 			continue
 		}
+		if c.ix.recency.marked(c.endOf(n)) {
+			continue
+		}
+		c.ix.recency.age(int64(c.holdings))
 		v.next = c.entries.at(c.piecesOf(n)[0]).parent
 		if e.kind() == kindExpected {
 			c.dropExpected(n)
@@ -76,10 +87,10 @@ func (c *contents) isLeaf(n uint32, e *entry) bool {
 	return e.full(l) && *c.heldCounter(n, l) == 0
 }
 
-// touch keeps the block that entry n ends from the next round of the hand.
-func (c *contents) touch(n uint32) {
-	c.aliases(c.entries.at(n).tip(), func(_ uint32, e *entry) bool {
-		e.flags |= flagRecent
-		return true
-	})
+// endOf returns the last block that ends in the handle of entry n.
+func (c *contents) endOf(n uint32) uint64 {
+	for !c.entries.at(n).border() {
+		n = c.entries.at(n).parent
+	}
+	return c.entries.at(n).tip()
 }

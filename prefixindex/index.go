@@ -56,6 +56,11 @@ type Options struct {
 	// is what lets a count heal that an engine's repeated announcements inflated.
 	Copies int
 
+	// MaxBytes is the most memory that the index needs, membership and what Go's
+	// collector has yet to free apart: 1 MiB or more; zero is no bound. Beyond it, the
+	// owners that need most give up blocks, as OwnerBlocks has them do.
+	MaxBytes int64
+
 	// AssumedTTL ends the credit of blocks that Writer.Insert recorded and nobody
 	// routed to since: no lookup that begins at their expiry or later reports them.
 	// Stats counts them until then or until the next write of their owner. Zero is no
@@ -84,6 +89,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("prefixindex: Options.OwnerOrphans is %d, want -1 to %d", o.OwnerOrphans, 1<<28)
 	case o.Copies < 1 || o.Copies > 255:
 		return fmt.Errorf("prefixindex: Options.Copies is %d, want 1 to 255", o.Copies)
+	case o.MaxBytes != 0 && o.MaxBytes < 1<<20:
+		return fmt.Errorf("prefixindex: Options.MaxBytes is %d, want 0, or %d or more", o.MaxBytes, 1<<20)
 	case o.AssumedTTL < 0:
 		return fmt.Errorf("prefixindex: Options.AssumedTTL is %v, want 0 or more", o.AssumedTTL)
 	}
@@ -137,6 +144,8 @@ type Index struct {
 	records   records                // who holds which block
 	roster    atomic.Pointer[roster] // who is a member, and what slots stand for
 	holesMade atomic.Uint64          // see holes.go
+	recency   recency                // which blocks lookups ended at
+	owned     atomic.Int64           // bytes of all owners' contents
 	nextDue   atomic.Int64           // when the next of what expires is due
 	names     sync.Map               // name: Endpoint
 
@@ -145,6 +154,8 @@ type Index struct {
 	members    numbers // endpoint slots
 	generation uint32
 	past       Stats // counters of epochs that have ended
+
+	enforcing sync.Mutex // held by who enforces Options.MaxBytes
 
 	sweeping sync.Mutex  // held by who sweeps
 	dead     []*contents // fenced and not yet swept; guarded by mu

@@ -27,7 +27,8 @@ type Match struct {
 	found []uint64 // slots that hold the first block
 	runs  []uint32 // by slot, in blocks; of those found only
 
-	search search
+	search  search
+	lookups uint32
 }
 
 // run returns the blocks that a slot holds.

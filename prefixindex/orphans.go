@@ -1,6 +1,9 @@
 package prefixindex
 
-import "slices"
+import (
+	"slices"
+	"unsafe"
+)
 
 // nameKey is an engine block's name within an epoch.
 type nameKey struct {
@@ -13,6 +16,12 @@ type nameKey struct {
 type orphans struct {
 	byName   map[nameKey]*orphan
 	byParent map[nameKey][]nameKey
+	bytes    int
+}
+
+// size is about what a parked block needs.
+func (o *orphan) size() int {
+	return 4*len(o.tokens) + 40*len(o.extras) + int(unsafe.Sizeof(*o)) + 3*mapEntry
 }
 
 type orphan struct {
@@ -48,6 +57,7 @@ func (c *contents) park(key, parent nameKey, tokens []uint32, extras []Extra, t 
 	x := &orphan{parent: parent, tokens: slices.Clone(tokens), extras: slices.Clone(extras)}
 	x.copies[t] = 1
 	o.byName[key] = x
+	o.bytes += x.size()
 	o.byParent[parent] = append(o.byParent[parent], key)
 	st.Parked++
 }
@@ -71,6 +81,7 @@ func (c *contents) adopt(key nameKey) {
 		for _, child := range children {
 			o := c.orphans.byName[child]
 			delete(c.orphans.byName, child)
+			c.orphans.bytes -= o.size()
 			n := uint32(0)
 			if parent != 0 {
 				n = c.place(parent, child, o.tokens, o.extras)
@@ -106,6 +117,7 @@ func (c *contents) removeParked(key nameKey, t Tier) {
 		return
 	}
 	delete(c.orphans.byName, key)
+	c.orphans.bytes -= o.size()
 	rest := slices.DeleteFunc(c.orphans.byParent[o.parent], func(k nameKey) bool { return k == key })
 	if len(rest) > 0 {
 		c.orphans.byParent[o.parent] = rest

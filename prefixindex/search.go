@@ -75,6 +75,10 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 		s.run()
 	}
 
+	if m.lookups++; m.lookups%recencyEvery == 1 {
+		s.markEnds()
+	}
+
 	// A slot that was given to other contents during the search says nothing.
 	if now := ix.roster.Load(); now != r {
 		for i, page := range r.slots {
@@ -85,6 +89,19 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 				if k := bits.TrailingZeros64(w); now.slots[i].held[k] != page.held[k] {
 					m.found[i] &^= 1 << k
 				}
+			}
+		}
+	}
+}
+
+// markEnds keeps the blocks at the ends of the runs found from eviction.
+func (s *chainSearch) markEnds() {
+	last := uint32(0)
+	for i, w := range s.match.found {
+		for ; w != 0; w &= w - 1 {
+			if run := s.match.runs[i<<6+bits.TrailingZeros64(w)]; run != last && run > 0 {
+				last = run
+				s.ix.recency.mark(s.hash(int(run) - 1))
 			}
 		}
 	}

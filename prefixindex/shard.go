@@ -71,7 +71,8 @@ func newTable(records, spill int) *table {
 }
 
 func (t *table) bytes() int64 {
-	return int64(len(t.recs))*int64(unsafe.Sizeof(record{})) + int64(len(t.spill))*8
+	return int64(unsafe.Sizeof(*t)) + int64(len(t.recs))*int64(unsafe.Sizeof(record{})) +
+		8*int64(len(t.spill))
 }
 
 // home is where the search for a hash begins. The bits that chose the shard are not

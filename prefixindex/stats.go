@@ -26,6 +26,7 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
+	s.Bytes = ix.bytes()
 	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
 	return s
 }
@@ -40,10 +41,14 @@ type Stats struct {
 	Handles   int // engine blocks that a removal or a child could name, parked ones included
 	Orphans   int // engine blocks parked for want of their parent
 
+	Bytes int64 // memory of all this; of an owner: without its share of the hash table
+
 	Stored         uint64 // engine blocks stored, first copies
 	Copies         uint64 // further copies counted
 	CopiesCapped   uint64 // copies beyond Options.Copies, not counted
 	Inserted       uint64 // blocks recorded without events, the first time
+	Expected       uint64 // blocks that Expect recorded, each time
+	Confirmed      uint64 // of these, stored by the engine since
 	Removed        uint64 // engine blocks removed, a copy each
 	RemovedUnknown uint64 // removals that named nothing held
 	Placed         uint64 // blocks given a further tier by name alone
@@ -52,8 +57,8 @@ type Stats struct {
 	Adopted        uint64 // parked blocks whose parent appeared
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
-	Evicted        uint64 // blocks that Options.OwnerBlocks pushed out
-	Expired        uint64 // blocks that Options.AssumedTTL ended
+	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
+	Expired        uint64 // blocks that Options.AssumedTTL, or an expectation's end, ended
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
 	Clears         uint64 // caches emptied by Writer.Clear
@@ -66,6 +71,8 @@ func (s *Stats) add(t *Stats) {
 	s.Copies += t.Copies
 	s.CopiesCapped += t.CopiesCapped
 	s.Inserted += t.Inserted
+	s.Expected += t.Expected
+	s.Confirmed += t.Confirmed
 	s.Removed += t.Removed
 	s.RemovedUnknown += t.RemovedUnknown
 	s.Placed += t.Placed

@@ -69,6 +69,7 @@ type Writer struct {
 	rank     int
 	ended    atomic.Bool
 	view     atomic.Uint32
+	bytes    atomic.Int64 // of contents
 	due      atomic.Int64 // when the next of what expires is due
 
 	chunk [tiers]atomic.Int64 // longest Whole span seen, in tokens
@@ -160,8 +161,10 @@ func (w *Writer) begin() (now time.Time, err error) {
 
 // done gives the lock back after a write.
 func (w *Writer) done() {
+	w.account()
 	w.checkInvariants()
 	w.mu.Unlock()
+	w.ix.enforce()
 }
 
 // fenced counts a call that came too late.
@@ -347,7 +350,7 @@ func (w *Writer) Stats() Stats {
 	s := w.stats
 	s.Endpoints, s.Owners = 1, 1
 	w.contents.measure(&s)
-	s.Blocks = s.Holdings
+	s.Blocks, s.Bytes = s.Holdings, w.contents.bytes()
 	return s
 }
 

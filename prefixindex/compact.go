@@ -1,0 +1,114 @@
+package prefixindex
+
+import "unsafe"
+
+// compact moves the entries together and gives the rest of the memory back.
+// O(entries).
+func (c *contents) compact() {
+	to := make([]uint32, c.entries.n)
+	next := uint32(1)
+	for n := uint32(1); n < c.entries.n; n++ {
+		if c.entries.at(n).kind() != kindFree {
+			to[n] = next
+			next++
+		}
+	}
+	old := c.tables
+	c.entries, c.far, c.parts, c.until, c.tails = slab[entry]{}, slab[far]{}, slab[part]{}, slab[int64]{}, tails{}
+	c.entries.extend(next)
+	if old.far.n > 0 {
+		c.far.extend(next)
+	}
+	if old.until.n > 0 {
+		c.until.extend(next)
+	}
+	c.free = 0
+	c.names.clear(c.names.live)
+	c.tips.clear(c.tips.live)
+	for n, m := range to {
+		if m == 0 {
+			continue
+		}
+		n := uint32(n)
+		e := c.entries.at(m)
+		*e = *old.entries.at(n)
+		e.parent = to[e.parent]
+		switch e.kind() {
+		case kindHandle:
+			c.names.put(nameHash(e.key(), e.group()), m)
+		case kindAssumed:
+			e.keyLo, e.keyHi = to[e.keyLo], to[e.keyHi]
+		}
+		if e.border() {
+			c.tips.put(e.tip(), m)
+		}
+		if old.far.n > n {
+			*c.far.at(m) = *old.far.at(n)
+		}
+		if old.until.n > n {
+			*c.until.at(m) = *old.until.at(n)
+		}
+		if old.parts.n > n {
+			if x := *old.parts.at(n); x != (part{}) {
+				c.parts.extend(next)
+				x.first, x.next = to[x.first], to[x.next]
+				if x.tokens != 0 {
+					c.block = append(c.block[:0], make([]uint32, x.end-x.begin)...)
+					old.tails.read(x.tokens, c.block)
+					x.tokens = c.tails.write(c.block)
+				}
+				*c.parts.at(m) = x
+			}
+		}
+		if x := old.tails.extras[n]; x != nil {
+			if c.tails.extras == nil {
+				c.tails.extras = make(map[uint32][]Extra)
+			}
+			c.tails.extras[m] = x
+		}
+	}
+	c.wide = nil
+	for id, count := range old.wide {
+		if c.wide == nil {
+			c.wide = make(map[uint64]uint32)
+		}
+		c.wide[counterOf(id>>32, to[uint32(id)])] = count
+	}
+	c.queue = ghostQueue{}
+	for old.queue.n > 0 {
+		if n := old.queue.pop(); to[n] != 0 {
+			c.queue.push(to[n])
+		}
+	}
+	c.eviction = eviction{}
+	c.assumed.newest, c.assumed.oldest = to[c.assumed.newest], to[c.assumed.oldest]
+	c.expected.renumber(to)
+}
+
+// sparse reports whether most of the entries' memory lies idle.
+func (c *contents) sparse() bool {
+	return c.entries.n > 2*pageLen && uint32(c.used)*3 < c.entries.n
+}
+
+// mapEntry is about what a map needs for one of its elements of a few words.
+const mapEntry = 48
+
+// bytes returns the memory of c. O(1).
+func (c *contents) bytes() int64 {
+	n := int(unsafe.Sizeof(*c))
+	n += c.entries.capacity() * int(unsafe.Sizeof(entry{}))
+	n += c.far.capacity() * int(unsafe.Sizeof(far{}))
+	n += c.parts.capacity() * int(unsafe.Sizeof(part{}))
+	n += c.tails.chunks.capacity() * int(unsafe.Sizeof(tail{}))
+	n += c.until.capacity() * 8
+	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
+		cap(c.chain) + cap(c.block))
+	n += mapEntry * (len(c.wide) + 2*len(c.tails.extras))
+	for l := range c.holes {
+		if h := &c.holes[l]; h.known != nil {
+			n += int(unsafe.Sizeof(holeList{})) + mapEntry*len(h.known)
+		}
+	}
+	n += c.orphans.bytes + c.expected.bytes()
+	return int64(n)
+}
