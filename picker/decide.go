@@ -1,22 +1,25 @@
 package picker
 
-import "math"
+import (
+	"math"
+
+	"github.com/warmroute/warmroute/scorer"
+)
 
 // decide filters, scores and selects: all of a pick that depends on the policy. It is
 // a function of the sheet's input, the policy and the random number, so that a record
 // can be replayed. rec may be nil. The ledger's lock is held in a pick.
 func (p *policy) decide(s *sheet, random uint64, rec *Record) (choice, error) {
-	s.eligible = s.eligible[:0]
-	for i := range s.in.Candidates {
-		if s.in.Candidates[i].Eligible {
-			s.eligible = append(s.eligible, int32(i))
-		}
-	}
 	if err := p.filter(s, rec); err != nil {
 		return choice{winner: -1}, err
 	}
 	p.score(s, rec)
-	ch := p.sel.choose(s.eligible, s.sums, random)
+	ch := p.sel.choose(s, random)
+	if rec != nil {
+		for _, i := range s.over {
+			rec.Candidates[i].Verdict = overBound
+		}
+	}
 	s.counts.Picks++
 	if ch.tied > 1 {
 		s.counts.Ties++
@@ -55,35 +58,34 @@ func (p *policy) filter(s *sheet, rec *Record) error {
 	return nil
 }
 
-// score sums what the scorers say of the eligible candidates.
+// score sums what the scorers say of the eligible candidates. The sums of others mean
+// nothing.
 func (p *policy) score(s *sheet, rec *Record) {
 	stale := 0
-	for _, i := range s.eligible {
-		s.sums[i] = 0
-		if s.in.Candidates[i].Stale {
-			stale++
+	if s.counts.Stale > 0 {
+		for _, i := range s.eligible {
+			if s.in.Candidates[i].Stale {
+				stale++
+			}
+		}
+		if stale == len(s.eligible) {
+			s.counts.AllStale++
 		}
 	}
-	if stale == len(s.eligible) {
-		s.counts.AllStale++
-	}
+	clear(s.sums)
 	for j := range p.terms {
 		t := &p.terms[j]
-		for i := range s.out {
-			s.out[i] = math.NaN()
+		if rec != nil {
+			s.estimate(t.Scorer, rec, j, len(p.terms))
 		}
+		copy(s.out, s.nan)
 		t.Scorer.Score(&s.in, s.out)
 		if rec != nil {
 			for _, i := range s.eligible {
 				rec.Scores[int(i)*len(p.terms)+j].Raw = s.out[i]
 			}
 		}
-		if !s.plain() || t.signals && stale > 0 {
-			s.settleOpinions(t.signals, stale)
-		}
-		for _, i := range s.eligible {
-			s.sums[i] += t.share * s.out[i]
-		}
+		s.add(t, stale)
 		if rec != nil {
 			for _, i := range s.eligible {
 				rec.Scores[int(i)*len(p.terms)+j].Used = s.out[i]
@@ -92,14 +94,34 @@ func (p *policy) score(s *sheet, rec *Record) {
 	}
 }
 
-// plain reports whether every eligible candidate has a score between 0 and 1.
-func (s *sheet) plain() bool {
-	for _, i := range s.eligible {
-		if v := s.out[i]; !(v >= 0 && v <= 1) {
-			return false
-		}
+// estimate records the times that a scorer's scores stand for, if it has any.
+func (s *sheet) estimate(sc scorer.Scorer, rec *Record, j, terms int) {
+	e, ok := sc.(scorer.Estimator)
+	if !ok {
+		return
 	}
-	return true
+	e.Estimate(&s.in, s.out)
+	for _, i := range s.eligible {
+		rec.Scores[int(i)*terms+j].Millis = s.out[i]
+	}
+}
+
+// add adds the term's share of what is in out to the sums, and applies the rules for
+// opinions when it meets the first that needs them: scores between 0 and 1 are not
+// changed by the rules, so those before it may have been added already.
+func (s *sheet) add(t *term, stale int) {
+	settled := t.signals && stale > 0
+	if settled {
+		s.settleOpinions(true, stale)
+	}
+	out := s.out[:len(s.sums)]
+	for i := range s.sums {
+		if v := out[i]; !(v >= 0 && v <= 1) && !settled {
+			s.settleOpinions(t.signals, stale)
+			settled = true
+		}
+		s.sums[i] += t.share * out[i]
+	}
 }
 
 // settleOpinions applies the rules for scores that are missing, out of range or, for

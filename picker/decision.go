@@ -1,6 +1,9 @@
 package picker
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
 )
@@ -27,7 +30,7 @@ type Decision struct {
 	PromptTokens int
 
 	// Score is the winner's sum divided by the sum of the weights, 0 to 1. Margin
-	// is how far the runner-up was behind: 0 if there was none or a tie was drawn.
+	// is how far the runner-up was behind: 0 if there was none or it was drawn.
 	Score, Margin float64
 
 	// Pick is the number of the pick, from 1, in this picker.
@@ -35,6 +38,8 @@ type Decision struct {
 
 	fallbacks  [MaxFallbacks]Fallback
 	nFallbacks int
+	uncached   int64
+	at         time.Time
 	picker     *Picker
 	ticket     uint64 // zero: nothing was reserved, as the host counts
 }
@@ -45,6 +50,8 @@ type Fallback struct {
 	Endpoint     prefixindex.Endpoint
 	Rank         int          // as in Decision
 	CachedTokens scorer.Value // as in Decision
+
+	uncached int64
 }
 
 // Fallback returns the i-th best of the others, from 0, or false if there are not
@@ -59,13 +66,22 @@ func (d Decision) Fallback(i int) (Fallback, bool) {
 }
 
 // FirstToken says that the engine has begun to reply, so that the prompt is
-// computed: its tokens leave the endpoint's load, the request stays. It takes effect
-// once, and once more after Moved.
+// computed: its tokens leave the endpoint's load, the request stays, and the ledger
+// learns how fast the endpoint is. It takes effect once, and once more after Moved.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
 func (d Decision) FirstToken() {
 	if d.ticket != 0 {
-		d.picker.ledger.firstToken(d.ticket)
+		d.picker.ledger.firstToken(d.ticket, d.picker.clock())
+	}
+}
+
+// Renew begins the reservation's lease anew, if the ledger has leases.
+//
+// O(1), takes the ledger's lock; safe for concurrent use.
+func (d Decision) Renew() {
+	if d.ticket != 0 {
+		d.picker.ledger.touch(d.ticket, d.picker.clock())
 	}
 }
 
@@ -74,35 +90,64 @@ func (d Decision) FirstToken() {
 // the outcome will be that of e. The prompt counts as not computed again, less what a
 // fallback of this decision was expected to have cached. For a zero or unknown e the
 // load is released and counted nowhere. To where it is already, or after Done, it does
-// nothing.
+// nothing; nor where the host counts.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
 func (d Decision) Moved(e prefixindex.Endpoint) {
 	if d.ticket == 0 {
 		return
 	}
-	if d.picker.stranger(e) {
+	if d.picker.index != nil && d.picker.index.Name(e) == "" {
 		e = 0
 	}
-	uncached := d.PromptTokens
+	uncached, predicted := int64(d.PromptTokens), int64(-1)
+	if e == d.Endpoint {
+		uncached, predicted = d.uncached, tokensOf(d.CachedTokens)
+	}
 	for _, f := range d.fallbacks[:d.nFallbacks] {
 		if f.Endpoint == e {
-			cached, _ := f.CachedTokens.Get()
-			uncached -= int(cached)
+			uncached, predicted = f.uncached, tokensOf(f.CachedTokens)
 		}
 	}
-	d.picker.ledger.move(d.ticket, e, int64(uncached))
+	d.picker.ledger.move(d.ticket, e, uncached, predicted, d.picker.clock())
 }
 
 // Done says that the request has ended and releases what was reserved for it. Call
 // it once for each Decision, on every path; further calls are counted in
-// Ledger.Stats and change nothing.
+// Ledger.Stats and change nothing. Where the host counts, there is nothing to release
+// and nothing to tell a second call by: it only reports the outcome.
 //
 // O(1), takes the ledger's lock; safe for concurrent use.
 func (d Decision) Done(o Outcome) {
-	if d.ticket != 0 {
-		d.picker.ledger.release(d.ticket, o)
+	if d.picker == nil {
+		return
 	}
+	p := d.picker
+	var now time.Time // where nobody asks for it, the clock is not read
+	if len(p.observers.ended) > 0 || p.ledger.lease > 0 {
+		now = p.clock()
+	}
+	predicted := tokensOf(d.CachedTokens)
+	if d.ticket == 0 {
+		p.ledger.releaseUncounted(d.Endpoint, predicted, &o)
+		p.observers.done(DoneEvent{Decision: d, Outcome: o, Endpoint: d.Endpoint, Total: now.Sub(d.at)})
+		return
+	}
+	if t, ok := p.ledger.release(d.ticket, &o, now); ok {
+		e := DoneEvent{Decision: d, Outcome: o, Endpoint: t.endpoint, Total: now.Sub(t.picked)}
+		if !t.first.IsZero() {
+			e.FirstToken = t.first.Sub(t.picked)
+		}
+		p.observers.done(e)
+	}
+}
+
+// tokensOf returns the tokens in v, or -1.
+func tokensOf(v scorer.Value) int64 {
+	if n, known := v.Get(); known {
+		return int64(n)
+	}
+	return -1
 }
 
 // Result is how a request ended.
@@ -117,10 +162,22 @@ const (
 	Canceled               // the client went away; the endpoint is not to blame
 )
 
+// String returns the name of r.
+func (r Result) String() string {
+	if int(r) < len(resultNames) {
+		return resultNames[r]
+	}
+	return "Result(" + strconv.Itoa(int(r)) + ")"
+}
+
+var resultNames = [...]string{"unsaid", "ok", "failed", "refused", "canceled"}
+
 // Outcome is how a request ended. The zero Outcome says nothing but that it did.
 type Outcome struct {
 	Result Result
 
 	// CachedTokens is how much of the prompt the engine reports to have had cached.
+	// Leave it unknown where it says nothing: unknown is counted, and zero would be
+	// believed. See Calibration.
 	CachedTokens scorer.Value
 }

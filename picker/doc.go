@@ -4,8 +4,9 @@
 // # A pick
 //
 //	match     how much of the prompt each candidate has cached       no lock
-//	resolve   load, age of signals                                   \
-//	filter    caps and conditions; what is left is eligible           | one short
+//	resolve   age of signals, what is unknown or absurd              no lock
+//	load      what is in flight where, and how far to be trusted     \
+//	filter    conditions, then caps; what is left is eligible         | one short
 //	score     each scorer's opinion, times its weight, summed         | lock
 //	select    the best, or at random among those nearly as good       |
 //	reserve   the winner's load is counted from now on               /
@@ -33,7 +34,7 @@
 // and FirstToken take effect once, from any goroutine. A release belongs to the
 // generation in which it was taken: it never touches the counts of an endpoint that
 // left and came back, and counts are never negative. Nothing is released by time,
-// since a long request is still load.
+// since a long request is still load, unless [LedgerOptions] asks for leases.
 //
 // A retry of one's own is a pick of its own: Done with Failed, Skip set on the
 // candidate that failed, Pick again. Decision.Moved is for requests that someone else
@@ -44,23 +45,34 @@
 // Among scores that are nearly equal the choice is random, so that no endpoint is
 // favoured for its place in the list. It is drawn from Options.Seed and the number
 // of the pick: the same picks in the same order with the same seed give the same
-// choices.
+// choices. [Select] can widen that to all candidates, by temperature, and bound how far
+// above its share of the load one may go.
 //
 // # Two kinds of filters
 //
-// Options.Filters are conditions, such as a label: a candidate that fails one was no
-// candidate, and if none is left the pick fails with [ErrNoCandidates]. Options.Caps
-// are limits that will pass, such as [MaxInFlight]: if they remove all that is left,
-// it is [ErrOverloaded].
+// Options.Filters are conditions, such as [Label] and [AffinityGate]: a candidate that
+// fails one was no candidate, and if none is left the pick fails with
+// [ErrNoCandidates]. Options.Caps are limits that will pass, such as [MaxInFlight] and
+// [MaxSignal]: if they remove all that is left, it is [ErrOverloaded].
+//
+// # Prediction and fact
+//
+// Each decision predicts how much of the prompt is cached where it goes. A host that
+// passes on what the engine reports, in [Outcome], lets the ledger compare: an endpoint
+// whose cache does not hold what was predicted loses its affinity, and regains it
+// when predictions come true again. [Ledger.Calibration] shows both, and how fast the
+// endpoint computes prompts, which the ledger learns from FirstToken.
 //
 // # Changing the policy
 //
 // A Picker does not change. To change weights while picks run, make a new one with
-// the same Ledger and swap the pointer.
+// the same Ledger and swap the pointer; the example of [Options] does it. [ParseOptions]
+// reads a policy from JSON.
 //
 // # Why
 //
 // A [Record] holds all that a pick looked at and computed. [Picker.Replay]
 // recomputes the choice from it, and [Record.Explain] says it in words. Without a
-// Record nothing is recorded, and it costs nothing.
+// Record nothing is recorded, and it costs nothing. For histograms and traces there are
+// observers, and everything that is counted is in the Stats of the picker and the ledger.
 package picker

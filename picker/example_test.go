@@ -62,15 +62,15 @@ func ExampleRecord_Explain() {
 	defer d.Done(picker.Outcome{})
 	fmt.Print(rec.Explain())
 	// Output:
-	// Pick 1: candidate 0, which scored 0.89 of 1, 0.08 more than candidate 1.
+	// Pick 1: candidate 0, which scored 0.94 of 1, 0.08 more than candidate 1.
 	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8; candidate 1 would compute 7,000.
-	// For it: prefix 0.15, load-tokens 0.02. For candidate 1: queue 0.08, memory 0.02.
+	// For it: prefix 0.11, load-tokens 0.03. For candidate 1: queue 0.05, memory 0.01.
 	//
 	//                sum  prefix  queue  memory  load-requests  load-tokens  cached  to compute  waiting  in flight  tokens ahead
-	// weight                0.15   0.38    0.08           0.31         0.08
-	// candidate 0  0.892    1.00   0.80    0.60           1.00         1.00   6,992           8        2          0             0  winner
-	// candidate 1  0.815    0.00   1.00    0.90           1.00         0.70       ?       7,000        0          0             0
-	// candidate 2  0.765    0.00  ~0.90   ~0.75           1.00         0.70       ?       7,000        ?          0             0
+	// weight                0.11   0.43    0.03           0.32         0.11
+	// candidate 0  0.941    1.00   0.89    0.60           1.00         1.00   6,992           8        2          0             0  winner
+	// candidate 1  0.857    0.00   1.00    0.90           1.00         0.70       ?       7,000        0          0             0
+	// candidate 2  0.829    0.00  ~0.94   ~0.75           1.00         0.70       ?       7,000        ?          0             0
 	// candidate 3      -       -      -       -              -            -       ?       7,000        ?          0             0  skipped
 	//
 	// - candidate 2: nothing to go by for queue, memory.

@@ -64,6 +64,8 @@ func (r *Record) verdict(b *strings.Builder) {
 		} else {
 			b.WriteString("; it was the only one offered")
 		}
+	case r.Tied > 1 && r.Select.Temperature > 0:
+		fmt.Fprintf(b, ", drawn among %d at temperature %g", r.Tied, r.Select.Temperature)
 	case r.Tied > 1:
 		fmt.Fprintf(b, ", drawn among %d that are within %g of the best", r.Tied, r.Select.band())
 	default:
@@ -151,7 +153,7 @@ func (r *Record) table() [][]string {
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
 		row := []string{r.name(i), "-"}
-		if c.Verdict == "" && r.sound(r.Winner) {
+		if c.scored() && r.sound(r.Winner) {
 			row[1] = fmt.Sprintf("%.3f", c.Sum)
 		}
 		for j := range r.Scorers {
@@ -169,7 +171,7 @@ func (r *Record) table() [][]string {
 		switch {
 		case i == r.Winner:
 			row = append(row, "winner")
-		case c.Verdict == "" || c.Verdict == skipped:
+		case c.scored() || c.Verdict == skipped:
 			row = append(row, c.Verdict)
 		default:
 			row = append(row, "removed by "+c.Verdict)
@@ -207,7 +209,7 @@ func (r *Record) remarks() []string {
 		}
 		var unknown []string
 		for j := range r.Scorers {
-			if !r.sound(i) || c.Verdict != "" {
+			if !r.sound(i) || !c.scored() {
 				break
 			}
 			s := r.score(i, j)
@@ -220,6 +222,15 @@ func (r *Record) remarks() []string {
 			said = append(said, "nothing to go by for "+strings.Join(unknown, ", "))
 		} else if len(unknown) > 0 {
 			said = append(said, "nothing to go by for any scorer")
+		}
+		if c.Resolved.Doubt >= 0.05 {
+			said = append(said, fmt.Sprintf("its engine reports less than predicted to be cached, so %.0f %% of it is not believed",
+				100*c.Resolved.Doubt))
+		}
+		for j := range r.Scorers {
+			if r.sound(i) && !math.IsNaN(r.score(i, j).Millis) {
+				said = append(said, fmt.Sprintf("%s expects %s ms", r.Scorers[j].Name, thousands(int(r.score(i, j).Millis+0.5))))
+			}
 		}
 		if said = r.trust(said, c); len(said) > 0 {
 			list = append(list, fmt.Sprintf("%s: %s.", r.name(i), strings.Join(said, "; ")))
@@ -253,8 +264,11 @@ func (r *Record) trust(said []string, c *CandidateRecord) []string {
 	return said
 }
 
+// scored reports whether c got as far as being scored.
+func (c *CandidateRecord) scored() bool { return c.Verdict == "" || c.Verdict == overBound }
+
 func (r *Record) name(i int) string {
-	if n := r.Candidates[i].Name; n != "" {
+	if n := r.Candidates[i].Resolved.Name; n != "" {
 		return n
 	}
 	return "candidate " + strconv.Itoa(i)

@@ -1,49 +1,76 @@
 package picker
 
 import (
+	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/warmroute/warmroute/prefixindex"
+	"github.com/warmroute/warmroute/scorer"
 )
 
-// LedgerOptions configures a Ledger. There is nothing to configure yet.
-type LedgerOptions struct{}
+// LedgerOptions configures a Ledger. The zero value is a good default.
+type LedgerOptions struct {
+	// Lease, if positive, releases a reservation that was not renewed for so long:
+	// for hosts that cannot call Done on every path. FirstToken, Moved and Renew
+	// renew it. A lease shorter than the longest request loses load that is still
+	// there, so there is none by default. Leases are looked after by picks and
+	// reports, on the pickers' clock.
+	Lease time.Duration
+}
 
-// Ledger counts what is in flight, by endpoint generation. Several pickers may
-// share one if their handles are of one index. The methods are safe for concurrent
-// use.
+// Ledger counts what is in flight, by endpoint generation, and learns from what is
+// reported of it. Several pickers may share one if their handles are of one index. The
+// methods are safe for concurrent use.
 //
 // A generation ends for a ledger when it meets the handle of a later one: counts
 // begin at zero then, and releases for the older are counted as late.
 type Ledger struct {
+	lease time.Duration
+
 	mu       sync.Mutex
 	accounts []account // by endpoint slot
 	tickets  []ticket  // a slab; a ticket's number is its place and its use
 	free     []uint32  // places in tickets that are free
+	leases   leases
 	stats    LedgerStats
 }
 
 // maxSlots bounds the accounts when handles are made up and name any slot.
-const maxSlots = 1 << 20
+const maxSlots = 1 << 17
 
-// account is the load of one endpoint in its current generation.
+// account is one endpoint in its current generation.
 type account struct {
 	endpoint prefixindex.Endpoint
 	requests int64
 	tokens   int64
+	learned  learned
 }
 
 // ticket is one reservation.
 type ticket struct {
-	endpoint prefixindex.Endpoint // where it counts; zero: nowhere
-	tokens   int64                // prompt tokens that count; 0 after the first token
-	use      uint32               // of this place in the slab; a number with another use is spent
-	began    bool                 // the first token was reported
+	endpoint  prefixindex.Endpoint // where it counts; zero: nowhere
+	tokens    int64                // prompt tokens that count; 0 after the first token
+	predicted int64                // tokens that should be cached there; -1: not known
+	ahead     int64                // tokens that were to be computed there, with its own, when it came
+	since     time.Time            // when it came there
+	picked    time.Time
+	first     time.Time // first token; zero: not yet
+
+	use uint32 // of this place in the slab; a number with another use is spent
+
+	next, prev uint32 // in leases: places + 1
+	renewed    time.Time
 }
 
-// NewLedger returns an empty ledger. An error names the option.
-func NewLedger(o LedgerOptions) (*Ledger, error) { return &Ledger{}, nil }
+// NewLedger returns an empty ledger. An error names the option, its value and range.
+func NewLedger(o LedgerOptions) (*Ledger, error) {
+	if o.Lease < 0 {
+		return nil, fmt.Errorf("picker: LedgerOptions.Lease is %v; it must not be negative", o.Lease)
+	}
+	return &Ledger{lease: o.Lease}, nil
+}
 
 // InFlight returns the requests in flight on e, and the prompt tokens that they still
 // have to compute. O(1), takes the ledger's lock.
@@ -65,7 +92,7 @@ func (l *Ledger) Stats() LedgerStats {
 	return s
 }
 
-// LedgerStats counts reservations.
+// LedgerStats counts reservations and reports.
 type LedgerStats struct {
 	Open int // reservations not released; grows without end if Done is missing on some path
 
@@ -73,9 +100,16 @@ type LedgerStats struct {
 	FirstTokens   uint64
 	Moved         uint64
 	Released      uint64    // calls of Done that took effect
-	Results       [5]uint64 // the same by Result
-	DoubleRelease uint64    // calls of Done after the first
+	Results       [5]uint64 // the same by Result, and those of requests that the host counts
+	DoubleRelease uint64    // calls of Done after the first, or after the lease had ended
+	Expired       uint64    // leases that ended
 	Late          uint64    // releases for a generation that had ended
+
+	Reported        uint64 // requests with a prediction of cached tokens and a report of them
+	Unreported      uint64 // requests that ended well, with a prediction and without a report
+	PredictedTokens uint64 // of the requests that were reported
+	ReportedTokens  uint64
+	Corrected       uint64 // absurd reports: negative tokens
 }
 
 // The rest is called with mu held.
@@ -96,10 +130,11 @@ func (l *Ledger) knows(e prefixindex.Endpoint) bool {
 	return e != 0 && slot < maxSlots && (slot >= len(l.accounts) || l.accounts[slot].endpoint <= e)
 }
 
-// add counts one more request on e and reports whether it could.
-func (l *Ledger) add(e prefixindex.Endpoint, tokens int64) bool {
+// open returns the account of e, beginning its generation if need be, or nil if there
+// can be none.
+func (l *Ledger) open(e prefixindex.Endpoint) *account {
 	if !l.knows(e) {
-		return false
+		return nil
 	}
 	slot := e.Slot()
 	if slot >= len(l.accounts) {
@@ -109,13 +144,50 @@ func (l *Ledger) add(e prefixindex.Endpoint, tokens int64) bool {
 	if a.endpoint != e {
 		*a = account{endpoint: e}
 	}
-	a.requests++
-	a.tokens += tokens
-	return true
+	return a
 }
 
-// remove takes back what add counted for t.
-func (l *Ledger) remove(t *ticket) {
+// load fills in what is known of each candidate here.
+func (l *Ledger) load(s *sheet) {
+	nothing := scorer.Known(0)
+	for i := range s.resolved {
+		r, f := &s.resolved[i], &s.facts[i]
+		if f.stranger {
+			continue
+		}
+		requests, tokens := nothing, nothing
+		if a := l.find(r.Endpoint); a != nil {
+			if a.requests != 0 {
+				requests, tokens = scorer.Known(float64(a.requests)), scorer.Known(float64(a.tokens))
+			}
+			r.Doubt = a.learned.doubt
+			r.PrefillRate = a.learned.rate()
+		} else if !l.knows(r.Endpoint) {
+			continue
+		}
+		if !f.hostCounts {
+			r.InFlight.Requests = requests
+			if !f.hostTokens {
+				r.InFlight.Tokens = tokens
+			}
+		}
+	}
+}
+
+// put counts t on e, where that is possible.
+func (l *Ledger) put(t *ticket, e prefixindex.Endpoint, tokens int64, now time.Time) {
+	t.since, t.ahead = now, tokens
+	a := l.open(e)
+	if a == nil {
+		return
+	}
+	a.requests++
+	a.tokens += tokens
+	t.endpoint, t.tokens, t.ahead = e, tokens, a.tokens
+}
+
+// take takes back what put counted.
+func (l *Ledger) take(t *ticket) {
 	if t.endpoint == 0 {
 		return
 	}
@@ -128,8 +200,8 @@ func (l *Ledger) remove(t *ticket) {
 	t.endpoint, t.tokens = 0, 0
 }
 
-// reserve opens a ticket, counting on e where that is possible.
-func (l *Ledger) reserve(e prefixindex.Endpoint, tokens int64) uint64 {
+// reserve opens a ticket for a request that goes to e.
+func (l *Ledger) reserve(e prefixindex.Endpoint, tokens, predicted int64, now time.Time) uint64 {
 	if len(l.free) == 0 {
 		l.tickets = append(l.tickets, ticket{})
 		l.free = append(l.free, uint32(len(l.tickets)-1))
@@ -137,65 +209,96 @@ func (l *Ledger) reserve(e prefixindex.Endpoint, tokens int64) uint64 {
 	place := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
 	t := &l.tickets[place]
-	if l.add(e, tokens) {
-		t.endpoint, t.tokens = e, tokens
-	}
+	t.picked, t.predicted = now, predicted
+	l.put(t, e, tokens, now)
+	l.renew(place, now)
 	l.stats.Reserved++
 	return uint64(t.use)<<32 | uint64(place+1) // never zero
 }
 
-// open returns the ticket with that number, or nil if it was released.
-func (l *Ledger) open(number uint64) *ticket {
-	if t := &l.tickets[uint32(number)-1]; t.use == uint32(number>>32) {
-		return t
+// ticket returns the place of the ticket with that number, and the ticket, or nil if it
+// was released.
+func (l *Ledger) ticket(number uint64) (place uint32, t *ticket) {
+	place = uint32(number) - 1
+	if t = &l.tickets[place]; t.use != uint32(number>>32) {
+		return place, nil
 	}
-	return nil
+	return place, t
 }
 
-func (l *Ledger) firstToken(number uint64) {
+// close ends a ticket and frees its place for another use.
+func (l *Ledger) close(place uint32, t *ticket) {
+	l.take(t)
+	l.leases.remove(l.tickets, place)
+	*t = ticket{use: t.use + 1}
+	l.free = append(l.free, place)
+}
+
+// These take the lock.
+
+func (l *Ledger) firstToken(number uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.open(number)
-	if t == nil || t.began {
+	l.expire(now)
+	place, t := l.ticket(number)
+	if t == nil || !t.first.IsZero() {
 		return
 	}
-	t.began = true
+	t.first = now
 	l.stats.FirstTokens++
 	if a := l.find(t.endpoint); a != nil {
 		a.tokens -= t.tokens
+		a.learned.firstToken(t.ahead, now.Sub(t.since))
 	}
 	t.tokens = 0
+	l.renew(place, now)
 }
 
-func (l *Ledger) move(number uint64, e prefixindex.Endpoint, tokens int64) {
+func (l *Ledger) move(number uint64, e prefixindex.Endpoint, tokens, predicted int64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.open(number)
+	l.expire(now)
+	place, t := l.ticket(number)
 	if t == nil || t.endpoint == e {
 		return
 	}
-	l.remove(t)
+	l.take(t)
+	t.first, t.predicted = time.Time{}, predicted
+	l.put(t, e, tokens, now)
 	l.stats.Moved++
-	t.began = false
-	if l.add(e, tokens) {
-		t.endpoint, t.tokens = e, tokens
+	l.renew(place, now)
+}
+
+func (l *Ledger) touch(number uint64, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(now)
+	if place, t := l.ticket(number); t != nil {
+		l.renew(place, now)
 	}
 }
 
-func (l *Ledger) release(number uint64, o Outcome) {
+// release returns what the ticket said when it ended, and false if it had ended before.
+func (l *Ledger) release(number uint64, o *Outcome, now time.Time) (ticket, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.open(number)
+	l.expire(now)
+	place, t := l.ticket(number)
 	if t == nil {
 		l.stats.DoubleRelease++
-		return
+		return ticket{}, false
 	}
-	l.remove(t)
-	*t = ticket{use: t.use + 1}
-	l.free = append(l.free, uint32(number)-1)
+	was := *t
+	l.close(place, t)
 	l.stats.Released++
-	if int(o.Result) >= len(l.stats.Results) {
-		o.Result = Unsaid
-	}
-	l.stats.Results[o.Result]++
+	l.report(was.endpoint, was.predicted, o)
+	return was, true
+}
+
+// releaseUncounted is release for a request that the host counts, and of which there is
+// no ticket.
+func (l *Ledger) releaseUncounted(e prefixindex.Endpoint, predicted int64, o *Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report(e, predicted, o)
 }

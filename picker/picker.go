@@ -22,7 +22,7 @@ var (
 
 // Weighted is a scorer and its share in the sum.
 type Weighted struct {
-	Name   string // for records and statistics; unique among a picker's scorers, filters and caps
+	Name   string // for records; unique among a picker's scorers
 	Scorer scorer.Scorer
 	Weight float64 // 0 or more, finite, not all 0; only ratios between weights matter
 }
@@ -50,6 +50,13 @@ type Options struct {
 	// seconds; a negative age is never.
 	StaleAfter time.Duration
 
+	// MinPromptTokens is the length below which a prompt is not matched: too short to be
+	// worth a lookup. Zero: all are.
+	MinPromptTokens int
+
+	// Observers are told of picks and what became of them.
+	Observers []Observer
+
 	// Seed makes the choices repeatable. Zero draws a random one.
 	Seed uint64
 
@@ -59,13 +66,15 @@ type Options struct {
 
 // Picker picks endpoints. Its methods are safe for concurrent use.
 type Picker struct {
-	index       *prefixindex.Index
-	ledger      *Ledger
-	policy      policy
-	staleAfter  time.Duration
-	blockTokens int
-	clock       func() time.Time
-	seed        uint64
+	index           *prefixindex.Index
+	ledger          *Ledger
+	policy          policy
+	staleAfter      time.Duration
+	minPromptTokens int
+	blockTokens     int
+	clock           func() time.Time
+	seed            uint64
+	observers       observers
 
 	// Guarded by the ledger's lock, which every pick takes anyway.
 	picks uint64
@@ -79,13 +88,17 @@ func New(o Options) (*Picker, error) {
 		return nil, err
 	}
 	p := &Picker{
-		index:       o.Index,
-		ledger:      o.Ledger,
-		policy:      policy,
-		staleAfter:  o.StaleAfter,
-		blockTokens: 16,
-		clock:       o.Clock,
-		seed:        o.Seed,
+		index:           o.Index,
+		ledger:          o.Ledger,
+		policy:          policy,
+		staleAfter:      o.StaleAfter,
+		minPromptTokens: o.MinPromptTokens,
+		blockTokens:     16,
+		clock:           o.Clock,
+		seed:            o.Seed,
+	}
+	if p.observers, err = newObservers(o.Observers); err != nil {
+		return nil, err
 	}
 	if p.index != nil {
 		p.blockTokens = p.index.Hasher().BlockTokens()
@@ -113,60 +126,67 @@ func New(o Options) (*Picker, error) {
 // The match runs without a lock; filtering, scoring and choosing run under the
 // ledger's, O(candidates * scorers). No I/O, no allocation once c has grown. Safe for
 // concurrent use with different calls.
-func (p *Picker) Pick(c *Call) (Decision, error) {
-	s := &c.sheet
+func (p *Picker) Pick(c *Call) (d Decision, err error) {
 	p.resolve(c)
 	if c.Record != nil {
-		p.begin(c.Record, s)
+		p.begin(c.Record, &c.sheet)
 	}
-	return p.settle(c, s)
+	if p.observers.none() {
+		err = p.settle(c, &d)
+	} else {
+		err = p.observed(c, &d)
+	}
+	return d, err
 }
 
 // settle is the part of a pick that is ordered against all others.
-func (p *Picker) settle(c *Call, s *sheet) (Decision, error) {
+func (p *Picker) settle(c *Call, d *Decision) error {
+	s := &c.sheet
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock() // also when a scorer panics
 	p.picks++
+	p.ledger.expire(s.in.Now)
 	p.ledger.load(s)
 	ch, err := p.policy.decide(s, draw(p.seed, p.picks), c.Record)
 	p.stats.add(&s.counts)
 	if c.Record != nil {
 		c.Record.finish(p.picks, s, ch, err)
 	}
-	if err != nil {
-		return Decision{}, err
+	if err == nil {
+		p.fill(d, s, &ch)
 	}
-	return p.decision(s, ch), nil
+	return err
 }
 
-// decision reserves load on the winner.
-func (p *Picker) decision(s *sheet, ch choice) Decision {
-	w := &s.in.Candidates[ch.winner]
-	d := Decision{
-		Index:        ch.winner,
-		Endpoint:     w.Endpoint,
-		Rank:         w.Held.Rank,
-		CachedTokens: s.predicted(ch.winner),
-		PromptTokens: s.in.PromptTokens,
-		Score:        s.sums[ch.winner],
-		Margin:       ch.margin(s.sums),
-		Pick:         p.picks,
-		nFallbacks:   ch.n,
-		picker:       p,
-	}
+// fill makes d the decision for ch, and reserves load on the winner.
+func (p *Picker) fill(d *Decision, s *sheet, ch *choice) {
+	w := &s.resolved[ch.winner]
+	d.Index = ch.winner
+	d.Endpoint = w.Endpoint
+	d.Rank = w.Held.Rank
+	d.CachedTokens = s.predicted(ch.winner)
+	d.PromptTokens = s.in.PromptTokens
+	d.Score = s.sums[ch.winner]
+	d.Margin = ch.margin(s)
+	d.Pick = p.picks
+	d.nFallbacks = ch.n
+	d.uncached = int64(s.in.Uncached(w))
+	d.at = s.in.Now
+	d.picker = p
 	for k, i := range ch.fallbacks[:ch.n] {
-		c := &s.in.Candidates[i]
-		d.fallbacks[k] = Fallback{Index: i, Endpoint: c.Endpoint, Rank: c.Held.Rank, CachedTokens: s.predicted(i)}
+		c := &s.resolved[i]
+		d.fallbacks[k] = Fallback{
+			Index: i, Endpoint: c.Endpoint, Rank: c.Held.Rank,
+			CachedTokens: s.predicted(i), uncached: int64(s.in.Uncached(c)),
+		}
 	}
-	if !s.facts[ch.winner].hostCounts {
-		d.ticket = p.ledger.reserve(w.Endpoint, int64(s.in.Uncached(w)))
+	if f := &s.facts[ch.winner]; !f.hostCounts {
+		e := w.Endpoint
+		if f.stranger {
+			e = 0
+		}
+		d.ticket = p.ledger.reserve(e, d.uncached, tokensOf(d.CachedTokens), s.in.Now)
 	}
-	return d
-}
-
-// stranger reports whether nothing can be known of e.
-func (p *Picker) stranger(e prefixindex.Endpoint) bool {
-	return e == 0 || p.index != nil && p.index.Name(e) == ""
 }
 
 // Stats returns counts since New. O(1), takes the ledger's lock; safe for concurrent
@@ -183,7 +203,9 @@ type Stats struct {
 	NoCandidates uint64 // ErrNoCandidates
 	Overloaded   uint64 // ErrOverloaded
 	Ties         uint64 // picks decided at random among nearly equal candidates
+	Bounded      uint64 // picks in which Select.Bound kept candidates from winning
 	Alone        uint64 // picks made without a match, as only one candidate was not skipped
+	Short        uint64 // picks made without a match, as the prompt was below Options.MinPromptTokens
 
 	Unknown   uint64 // opinions that were missing, a candidate and scorer each
 	Stale     uint64 // candidates whose signals were stale
@@ -199,7 +221,9 @@ func (s *Stats) add(o *Stats) {
 	s.NoCandidates += o.NoCandidates
 	s.Overloaded += o.Overloaded
 	s.Ties += o.Ties
+	s.Bounded += o.Bounded
 	s.Alone += o.Alone
+	s.Short += o.Short
 	s.Unknown += o.Unknown
 	s.Stale += o.Stale
 	s.AllStale += o.AllStale

@@ -22,6 +22,7 @@ type term struct {
 	signals bool    // the rule for stale signals applies
 }
 
+// newPolicy makes a policy of o, or names the option that is wrong.
 func newPolicy(o *Options) (policy, error) {
 	scorers := o.Scorers
 	if scorers == nil {
@@ -30,6 +31,9 @@ func newPolicy(o *Options) (policy, error) {
 	p := policy{sel: o.Select, caps: len(o.Filters)}
 	if err := o.Select.validate(); err != nil {
 		return policy{}, err
+	}
+	if o.MinPromptTokens < 0 {
+		return policy{}, fmt.Errorf("picker: Options.MinPromptTokens is %d; it must not be negative", o.MinPromptTokens)
 	}
 	names := make(map[string]bool)
 	for i, w := range scorers {
@@ -50,6 +54,7 @@ func newPolicy(o *Options) (policy, error) {
 	if err := share(p.terms); err != nil {
 		return policy{}, err
 	}
+	clear(names)
 	for _, group := range []struct {
 		field string
 		named []Named
@@ -83,17 +88,20 @@ func share(terms []term) error {
 	return nil
 }
 
-// skipped is the verdict on a candidate that the host would not have.
-const skipped = "skipped"
+// Verdicts that are not the name of a filter.
+const (
+	skipped   = "skipped"    // the host would not have it
+	overBound = "over bound" // Select.Bound: it was scored, and could not win
+)
 
 func checkName(field, name string, seen map[string]bool) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("picker: %s.Name is empty", field)
-	case name == skipped:
+	case name == skipped || name == overBound:
 		return fmt.Errorf("picker: %s.Name is %q, which has a meaning of its own in records", field, name)
 	case seen[name]:
-		return fmt.Errorf("picker: %s.Name is %q, which is the name of another scorer, filter or cap", field, name)
+		return fmt.Errorf("picker: %s.Name is %q, which another one has", field, name)
 	}
 	seen[name] = true
 	return nil

@@ -47,10 +47,10 @@ type ScorerRecord struct {
 
 // CandidateRecord is one candidate of a pick.
 type CandidateRecord struct {
-	Resolved scorer.Resolved
-	Name     string  // of the endpoint in the index; "" if it is no member
-	Verdict  string  // why it could not win: "skipped", or the name of a filter; "" if it could
-	Sum      float64 // of the scores used, each times its share of the weights; 0 to 1
+	Resolved scorer.Resolved // Eligible as the filters left it
+	Name     string          // of the endpoint in the index; "" if it is no member
+	Verdict  string          // why it could not win: "skipped", or the name of a filter; "" if it could
+	Sum      float64         // of the scores used, each times its share of the weights; 0 to 1
 
 	HostCounts bool // InFlight is the host's, and the pick reserved nothing
 	HeldKnown  bool // somebody knows what is held, if only that it is nothing
@@ -58,8 +58,9 @@ type CandidateRecord struct {
 
 // ScoreRecord is one scorer's opinion of one candidate.
 type ScoreRecord struct {
-	Raw  float64 // as the scorer gave it; NaN for no opinion
-	Used float64 // as it entered the sum, after the rules for unknown and stale
+	Raw    float64 // as the scorer gave it; NaN for no opinion
+	Used   float64 // as it entered the sum, after the rules for unknown and stale
+	Millis float64 // the time that it stands for, of scorers that estimate one; NaN of others
 }
 
 // begin writes what is known before a pick takes the lock.
@@ -87,14 +88,11 @@ func (p *Picker) begin(r *Record, s *sheet) {
 		r.Filters = append(r.Filters, FilterRecord{Name: f.Name, Cap: j >= p.policy.caps})
 	}
 	for i := range r.Scores {
-		r.Scores[i] = ScoreRecord{Raw: math.NaN(), Used: math.NaN()}
+		r.Scores[i] = ScoreRecord{Raw: math.NaN(), Used: math.NaN(), Millis: math.NaN()}
 	}
 	for i := range s.resolved {
 		c := &r.Candidates[i]
 		*c = CandidateRecord{HostCounts: s.facts[i].hostCounts, HeldKnown: s.facts[i].heldKnown}
-		if p.index != nil {
-			c.Name = p.index.Name(s.resolved[i].Endpoint)
-		}
 		if !s.resolved[i].Eligible {
 			c.Verdict = skipped
 		}

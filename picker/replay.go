@@ -36,8 +36,16 @@ func (p *Picker) Replay(r *Record) (winner int, err error) {
 	for i := range r.Candidates {
 		c := &s.resolved[i]
 		*c = r.Candidates[i].Resolved
-		c.Eligible = r.Candidates[i].Verdict != skipped
-		c.Age, c.Stale = age(r.At, c.Signals.At, r.StaleAfter)
+		if c.Eligible = r.Candidates[i].Verdict != skipped; c.Eligible {
+			s.eligible = append(s.eligible, int32(i))
+		}
+		if c.Age, c.Stale = -1, false; !c.Signals.At.IsZero() {
+			c.Age = max(r.At.Sub(c.Signals.At), 0)
+			c.Stale = stale(c.Age, r.StaleAfter)
+		}
+		if c.Stale {
+			s.counts.Stale++
+		}
 	}
 	ch, err := policy.decide(&s, draw(r.Seed, r.Pick), nil)
 	return ch.winner, err

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 )
 
@@ -12,13 +13,41 @@ type Select struct {
 	// candidate still counts as equal to it. Among equals one is drawn. 0 to 1; zero
 	// is the default of 0.01; a negative band is none, and only equal sums tie.
 	Band float64
+
+	// Temperature, if positive, draws among all instead, with a chance in proportion
+	// to exp(sum/Temperature): at 0.1 a candidate 0.1 below another is drawn 2.7 times
+	// as rarely. Band is not used then.
+	Temperature float64
+
+	// MaxRatio bounds how many times likelier one candidate may be drawn than another
+	// by Temperature: 1 or more; zero is no bound.
+	MaxRatio float64
+
+	// Bound, if positive, lets only those win whose requests in flight are at most
+	// Bound times the mean of the eligible, or at most BoundFloor: affinity ends where
+	// one has much more than its share. 1 or more. The others remain as fallbacks,
+	// after those within the bound. Candidates that nobody counts are within it.
+	Bound      float64
+	BoundFloor int // requests; zero is the default of 4
 }
 
-const defaultBand = 0.01
+const (
+	defaultBand       = 0.01
+	defaultBoundFloor = 4
+)
 
 func (s Select) validate() error {
-	if !(s.Band <= 1) {
+	switch {
+	case !(s.Band <= 1):
 		return fmt.Errorf("picker: Options.Select.Band is %v; it must be at most 1", s.Band)
+	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
+		return fmt.Errorf("picker: Options.Select.Temperature is %v; it must be finite and not negative", s.Temperature)
+	case s.MaxRatio != 0 && !(s.MaxRatio >= 1):
+		return fmt.Errorf("picker: Options.Select.MaxRatio is %v; it must be 0, or 1 or more", s.MaxRatio)
+	case s.Bound != 0 && !(s.Bound >= 1):
+		return fmt.Errorf("picker: Options.Select.Bound is %v; it must be 0, or 1 or more", s.Bound)
+	case s.BoundFloor < 0:
+		return fmt.Errorf("picker: Options.Select.BoundFloor is %d; it must not be negative", s.BoundFloor)
 	}
 	return nil
 }
@@ -38,66 +67,158 @@ type choice struct {
 	n         int // fallbacks
 }
 
-// margin is how far the runner-up was behind, 0 if there was none or a tie was drawn.
-func (ch *choice) margin(sums []float64) float64 {
+// margin is how far the runner-up was behind, 0 if there was none, a tie was drawn, or
+// the winner was drawn in spite of it.
+func (ch *choice) margin(s *sheet) float64 {
 	if ch.n == 0 || ch.tied > 1 {
 		return 0
 	}
-	return sums[ch.winner] - sums[ch.fallbacks[0]]
+	return max(s.sums[ch.winner]-s.sums[ch.fallbacks[0]], 0)
 }
 
 // choose draws a winner from the eligible candidates, of which there is at least
 // one, and ranks the best of the others. All chance comes from random.
-func (s Select) choose(eligible []int32, sums []float64, random uint64) choice {
-	best := sums[eligible[0]]
-	for _, i := range eligible {
-		best = max(best, sums[i])
+func (s Select) choose(sh *sheet, random uint64) choice {
+	within := sh.eligible
+	sh.over = sh.over[:0]
+	if s.Bound > 0 {
+		within = s.bound(sh)
 	}
-	floor := best - s.band()
-	tied := 0
-	for _, i := range eligible {
-		if sums[i] >= floor {
-			tied++
+	var top ranking
+	for _, i := range within {
+		if top.n < len(top.best) || sh.sums[i] >= top.last {
+			top.insert(0, i, sh.sums, random)
 		}
 	}
-	ch := choice{winner: -1, tied: tied}
-	skip := int(below(random, uint64(tied)))
-	for _, i := range eligible {
-		if sums[i] < floor {
-			continue
-		}
-		if skip == 0 {
-			ch.winner = int(i)
-			break
-		}
-		skip--
+	ch := choice{}
+	if s.Temperature > 0 {
+		ch.winner, ch.tied = s.soften(sh, within, random), len(within)
+	} else {
+		ch.winner, ch.tied = s.draw(sh, within, &top, random)
 	}
-	for _, i := range eligible {
-		if int(i) != ch.winner {
-			ch.insert(int(i), sums, random)
+	if inner := top.n; inner < len(top.best) {
+		for _, i := range sh.over {
+			top.insert(inner, i, sh.sums, random)
+		}
+	}
+	for _, i := range top.best[:top.n] {
+		if int(i) != ch.winner && ch.n < MaxFallbacks {
+			ch.fallbacks[ch.n] = int(i)
+			ch.n++
 		}
 	}
 	return ch
 }
 
-// insert keeps the best others in order of their sums, equal ones in random order:
-// when the winner fails, its requests must not all go to the one listed first.
-func (ch *choice) insert(i int, sums []float64, random uint64) {
-	at := ch.n
-	for at > 0 && precedes(i, ch.fallbacks[at-1], sums, random) {
-		at--
+// draw draws among those whose sum is within the band of the best.
+func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (winner, tied int) {
+	floor := sh.sums[top.best[0]] - s.band()
+	if top.n == 1 || sh.sums[top.best[1]] < floor {
+		return int(top.best[0]), 1
 	}
-	if at == MaxFallbacks {
-		return
+	for _, i := range within {
+		if sh.sums[i] >= floor {
+			tied++
+		}
 	}
-	if ch.n < MaxFallbacks {
-		ch.n++
+	skip := int(below(random, uint64(tied)))
+	for _, i := range within {
+		if sh.sums[i] < floor {
+			continue
+		}
+		if winner = int(i); skip == 0 {
+			break
+		}
+		skip--
 	}
-	copy(ch.fallbacks[at+1:ch.n], ch.fallbacks[at:ch.n-1])
-	ch.fallbacks[at] = i
+	return winner, tied
 }
 
-func precedes(i, j int, sums []float64, random uint64) bool {
+// soften draws by the exponential of the sums.
+func (s Select) soften(sh *sheet, within []int32, random uint64) (winner int) {
+	most := math.Inf(-1)
+	for _, i := range within {
+		most = max(most, sh.sums[i])
+	}
+	least := 0.0
+	if s.MaxRatio > 0 {
+		least = 1 / s.MaxRatio
+	}
+	total := 0.0
+	for _, i := range within {
+		sh.out[i] = max(math.Exp((sh.sums[i]-most)/s.Temperature), least)
+		total += sh.out[i]
+	}
+	left := float64(random>>11) / (1 << 53) * total
+	for _, i := range within {
+		winner = int(i)
+		if left -= sh.out[i]; left < 0 {
+			break
+		}
+	}
+	return winner
+}
+
+// bound parts the eligible candidates into those within the bound, which it returns,
+// and the others, which remain as fallbacks. The least loaded is always within.
+func (s Select) bound(sh *sheet) []int32 {
+	total, counted, least := 0.0, 0, math.Inf(1)
+	for _, i := range sh.eligible {
+		if n, known := sh.in.Candidates[i].InFlight.Requests.Get(); known {
+			total += n
+			counted++
+			least = min(least, n)
+		}
+	}
+	floor := s.BoundFloor
+	if floor == 0 {
+		floor = defaultBoundFloor
+	}
+	limit := max(s.Bound*(total/float64(max(counted, 1))), float64(floor))
+	if counted > 0 {
+		limit = max(limit, least) // whatever rounding did to the mean
+	}
+	within := sh.eligible[:0]
+	for _, i := range sh.eligible {
+		if n, _ := sh.in.Candidates[i].InFlight.Requests.Get(); n <= limit {
+			within = append(within, i)
+		} else {
+			sh.over = append(sh.over, i)
+		}
+	}
+	if len(sh.over) > 0 {
+		sh.counts.Bounded++
+	}
+	sh.eligible = append(within, sh.over...)
+	return within
+}
+
+// ranking is the best few candidates in order of their sums, equal ones in random order:
+// when the winner fails, its requests must not all go to the one listed first.
+type ranking struct {
+	best [MaxFallbacks + 1]int32
+	n    int
+	last float64 // sum of the last, once it is full
+}
+
+// insert ranks i among those from place from on, if it is good enough.
+func (r *ranking) insert(from int, i int32, sums []float64, random uint64) {
+	at := r.n
+	for at > from && precedes(i, r.best[at-1], sums, random) {
+		at--
+	}
+	if at == len(r.best) {
+		return
+	}
+	if r.n < len(r.best) {
+		r.n++
+	}
+	copy(r.best[at+1:r.n], r.best[at:r.n-1])
+	r.best[at] = i
+	r.last = sums[r.best[r.n-1]]
+}
+
+func precedes(i, j int32, sums []float64, random uint64) bool {
 	if sums[i] != sums[j] {
 		return sums[i] > sums[j]
 	}

@@ -1,63 +1,160 @@
 package prefixindex
 
-import (
-	"slices"
-	"time"
+import "time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-)
-
-func (e *epoch) isAssumed(b BlockHash) bool {
-	return e.assumed != nil && e.assumed.Contains(b)
+// assumed is the list of the blocks that Insert recorded, by recency. Its links are in
+// the entries, in place of engine hashes, which such blocks do not have.
+type assumed struct {
+	newest, oldest uint32
+	n              int
 }
 
-// insert assumes the first n full blocks of p, or all.
-func (e *epoch) insert(p *Prompt, n int, now time.Time) {
-	if full := p.blocks(e.ix.hasher); n < 0 || n > full {
-		n = full
+// An assumed entry that is in the list has copies 1. The head of a prompt is always
+// more recent than what follows it: the oldest is never the parent of another one.
+
+func (c *contents) older(n uint32) *uint32 { return &c.entries.at(n).keyLo }
+func (c *contents) newer(n uint32) *uint32 { return &c.entries.at(n).keyHi }
+
+func (c *contents) linkNewest(n uint32) {
+	a := &c.assumed
+	*c.older(n), *c.newer(n) = a.newest, 0
+	if a.newest != 0 {
+		*c.newer(a.newest) = n
+	} else {
+		a.oldest = n
 	}
-	if e.view == ViewNever {
-		e.view = ViewAssumed
-	}
-	e.assume(p.grow(e.ix.hasher, n)[:n], now)
-	e.trim()
+	a.newest = n
 }
 
-// assume records blocks without handles, the last first, so that the head of a prompt
-// is the most recent of it.
-func (e *epoch) assume(blocks []BlockHash, now time.Time) {
-	if e.assumed == nil {
-		e.assumed, _ = simplelru.NewLRU(e.ix.options.OwnerBlocks, func(b BlockHash, _ time.Time) {
-			if e.reported(b) == levels {
-				e.count(b, false)
+func (c *contents) unlinkAssumed(n uint32) {
+	a := &c.assumed
+	older, newer := *c.older(n), *c.newer(n)
+	if older != 0 {
+		*c.newer(older) = newer
+	} else {
+		a.oldest = newer
+	}
+	if newer != 0 {
+		*c.older(newer) = older
+	} else {
+		a.newest = older
+	}
+}
+
+// assume records blocks that follow root, a chain from its first block on. The last is
+// made the least recent of them.
+func (c *contents) assume(root BlockHash, blocks []BlockHash, now time.Time) {
+	st := &c.writer.stats
+	limit := c.ix.options.OwnerBlocks
+	own := c.chain[:0] // entries of the first blocks, those that are there already
+	for _, tip := range blocks {
+		n := c.findKind(uint64(tip), kindAssumed)
+		if n == 0 || c.entries.at(n).copies == 0 {
+			break
+		}
+		own = append(own, n)
+	}
+	// Room is made first, with the same outcome as block by block from the last. The
+	// oldest may be of this prompt.
+	for c.assumed.n > 0 && c.assumed.n+len(blocks)-len(own) > limit {
+		n := c.assumed.oldest
+		if k := len(own) - 1; k >= 0 && own[k] == n {
+			own = own[:k]
+		}
+		c.chain = own
+		c.forgetAssumed(n)
+		st.Evicted++
+	}
+	st.Inserted += uint64(len(blocks) - len(own))
+	if extra := len(blocks) - limit; extra > 0 {
+		st.Evicted += uint64(extra)
+		blocks = blocks[:limit]
+	}
+	top := c.root(uint64(root))
+	parent := top
+	for i := len(own); i < len(blocks); i++ {
+		if i > 0 {
+			parent = own[i-1]
+		}
+		n := c.findKind(uint64(blocks[i]), kindAssumed)
+		if n == 0 {
+			depth := c.entries.at(parent).depth() + 1
+			if depth > maxDepth || c.used >= entryMask-1 {
+				break
 			}
-		})
-	}
-	until := now.Add(e.ix.options.AssumedTTL)
-	for _, b := range slices.Backward(blocks) {
-		if !e.assumed.Contains(b) {
-			e.stats.Inserted++
-			if e.reported(b) == levels {
-				e.count(b, true)
+			e := entry{parent: parent, place: placeOf(depth, kindAssumed, 0), flags: flagBorder}
+			e.setTip(uint64(blocks[i]))
+			n = c.newEntry(e)
+		}
+		own = append(own, n)
+		c.entries.at(n).copies = 1
+		c.assumed.n++
+		for l := range levels {
+			if c.distinct(l) {
+				c.fill(n, l)
 			}
 		}
-		if e.assumed.Add(b, until) {
-			e.stats.Evicted++
+		*c.older(n), *c.newer(n) = 0, 0
+		c.linkNewest(n)
+	}
+	ttl := c.ix.options.AssumedTTL
+	if ttl > 0 {
+		c.until.extend(c.entries.n)
+	}
+	for i := len(own) - 1; i >= 0; i-- {
+		c.unlinkAssumed(own[i])
+		c.linkNewest(own[i])
+		if ttl > 0 {
+			*c.until.at(own[i]) = now.Add(ttl).UnixNano()
 		}
 	}
+	c.chain = own
+	c.reap(top)
 }
 
-// expire sweeps out what no lookup reports any more.
-func (e *epoch) expire(now time.Time) {
-	if e.assumed == nil || e.ix.options.AssumedTTL == 0 {
-		return
-	}
-	for {
-		_, until, ok := e.assumed.GetOldest()
-		if !ok || now.Before(until) {
-			return
+// findKind returns an entry of a kind that ends the block of a hash, or 0.
+func (c *contents) findKind(tip uint64, kind uint32) uint32 {
+	found := uint32(0)
+	c.aliases(tip, func(n uint32, e *entry) bool {
+		if e.kind() == kind {
+			found = n
 		}
-		e.assumed.RemoveOldest()
-		e.stats.Expired++
+		return found == 0
+	})
+	return found
+}
+
+// forgetAssumed takes a block out of the list.
+func (c *contents) forgetAssumed(n uint32) {
+	c.unlinkAssumed(n)
+	c.assumed.n--
+	c.entries.at(n).copies = 0
+	for l := range levels {
+		if c.distinct(l) {
+			c.drain(n, l)
+		}
 	}
+	c.reap(n)
+}
+
+// expire ends what has outlived its time.
+func (c *contents) expire(now time.Time) {
+	if c.ix.options.AssumedTTL > 0 {
+		at := now.UnixNano()
+		for c.assumed.oldest != 0 && *c.until.at(c.assumed.oldest) <= at {
+			c.forgetAssumed(c.assumed.oldest)
+			c.writer.stats.Expired++
+		}
+	}
+	c.expireExpected(now)
+	c.due()
+}
+
+// due publishes when the next of it ends, for lookups to see that something is due.
+func (c *contents) due() {
+	next := int64(never)
+	if c.ix.options.AssumedTTL > 0 && c.assumed.oldest != 0 {
+		next = *c.until.at(c.assumed.oldest)
+	}
+	c.ix.dueBy(c.writer, min(next, c.expectedDue()))
 }

@@ -3,6 +3,7 @@ package prefixindex
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
@@ -151,18 +152,43 @@ func sumExtra(e *Extra) uint64 {
 // sumTokens is XXH64 of the tokens as little-endian words.
 func sumTokens(tokens []uint32) uint64 {
 	if littleEndian() {
-		// Equals hashing append(b, binary.LittleEndian.AppendUint32(nil, t)...) over
-		// all t. It is safe: the bytes are those of tokens' own array, exactly as many
-		// as the array has, a byte has no alignment to break, and the view is only
-		// read and does not outlive the call.
-		b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
-		return xxhash.Sum64(b)
+		return xxhash.Sum64(bytesOf(tokens))
 	}
 	var buf [4 * maxBlockTokens]byte
 	for i, t := range tokens {
 		binary.LittleEndian.PutUint32(buf[4*i:], t)
 	}
 	return xxhash.Sum64(buf[:4*len(tokens)])
+}
+
+// bytesOf equals append(b, binary.NativeEndian.AppendUint32(nil, t)...) over all t. It
+// is safe: the bytes are those of tokens' own array, exactly as many as the array has,
+// a byte has no alignment to break, and callers only read them during their call.
+func bytesOf(tokens []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
+}
+
+// appendChain appends the hashes of the full blocks of tokens, which follow parent and
+// have no extras. The digests of blocks do not depend on each other, and the processor
+// computes them beside each other; only the links wait for one another.
+func (h Hasher) appendChain(hashes []BlockHash, parent BlockHash, tokens []uint32) []BlockHash {
+	n := len(tokens) / h.blockTokens
+	at := len(hashes)
+	hashes = slices.Grow(hashes, n)[:at+n]
+	if !littleEndian() {
+		for i := range n {
+			parent = h.Next(parent, tokens[i*h.blockTokens:(i+1)*h.blockTokens], nil)
+			hashes[at+i] = parent
+		}
+		return hashes
+	}
+	size := 4 * h.blockTokens
+	b := bytesOf(tokens)
+	for i := range n {
+		parent = nonzero(avalanche(uint64(parent)*mixBlock + xxhash.Sum64(b[i*size:(i+1)*size])))
+		hashes[at+i] = parent
+	}
+	return hashes
 }
 
 // littleEndian says whether memory holds words the way they are hashed. The

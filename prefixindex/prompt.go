@@ -23,9 +23,13 @@ type Prompt struct {
 	// What is known of the hashes: those of the first blocks, for one hasher. The
 	// zero hasher stands for none.
 	hasher Hasher
-	root   BlockHash
 	hashes []BlockHash
 	hashed int // extras that the known hashes include
+
+	// The root outlives a Reset that keeps the scope: most prompts of one goroutine are
+	// for one model.
+	root   BlockHash
+	rooted Hasher // that root is of; the zero one: of none
 }
 
 // Reset makes p the prompt of these tokens, token ids as the engine counts them
@@ -35,10 +39,12 @@ type Prompt struct {
 //
 // O(extras log extras), no hashing; allocates only to grow.
 func (p *Prompt) Reset(s Scope, tokens []uint32, extras ...Extra) {
-	p.reset(s)
+	p.reset(s, false)
 	p.tokens = tokens
-	p.extras = append(p.extras, extras...)
-	slices.SortFunc(p.extras, compareExtras)
+	if len(extras) > 0 {
+		p.extras = append(p.extras, extras...)
+		slices.SortFunc(p.extras, compareExtras)
+	}
 }
 
 // compareExtras orders extras by position; those at one position by contents, so
@@ -47,8 +53,14 @@ func compareExtras(a, b Extra) int {
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }
 
-func (p *Prompt) reset(s Scope) {
-	*p = Prompt{scope: s, extras: p.extras[:0], hashes: p.hashes[:0]}
+func (p *Prompt) reset(s Scope, bytes bool) {
+	if p.bytes != bytes || p.scope != s {
+		p.rooted = Hasher{}
+	}
+	p.scope, p.bytes = s, bytes
+	p.tokens, p.text = nil, nil
+	p.extras, p.hashes = p.extras[:0], p.hashes[:0]
+	p.hasher, p.hashed = Hasher{}, 0
 }
 
 // ResetBytes makes p a prompt of plain bytes, for fleets whose router has no
@@ -59,8 +71,8 @@ func (p *Prompt) reset(s Scope) {
 //
 // O(1), no hashing.
 func (p *Prompt) ResetBytes(s Scope, text []byte) {
-	p.reset(s)
-	p.text, p.bytes = text, true
+	p.reset(s, true)
+	p.text = text
 }
 
 // Extend replaces the tokens of p by longer ones that begin with them, such as
@@ -70,7 +82,7 @@ func (p *Prompt) ResetBytes(s Scope, text []byte) {
 // O(1), no hashing. tokens is kept, not copied. A prompt of bytes becomes empty.
 func (p *Prompt) Extend(tokens []uint32) {
 	if p.bytes {
-		p.reset(p.scope)
+		p.reset(p.scope, false)
 		return
 	}
 	p.tokens = tokens
@@ -109,12 +121,15 @@ func (p *Prompt) blocks(h Hasher) int {
 // share a Prompt whose hashes are complete.
 func (p *Prompt) grow(h Hasher, n int) []BlockHash {
 	if p.hasher != h {
-		domain := byte(domainTokens)
-		if p.bytes {
-			domain = domainBytes
-		}
-		p.hasher, p.root = h, h.root(p.scope, domain)
+		p.hasher = h
 		p.hashes, p.hashed = p.hashes[:0], 0
+		if p.rooted != h {
+			domain := byte(domainTokens)
+			if p.bytes {
+				domain = domainBytes
+			}
+			p.root, p.rooted = h.root(p.scope, domain), h
+		}
 	}
 	if n <= len(p.hashes) {
 		return p.hashes
@@ -122,6 +137,11 @@ func (p *Prompt) grow(h Hasher, n int) []BlockHash {
 	parent := p.root
 	if len(p.hashes) > 0 {
 		parent = p.hashes[len(p.hashes)-1]
+	}
+	if !p.bytes && p.hashed == len(p.extras) {
+		from := len(p.hashes)
+		p.hashes = h.appendChain(p.hashes, parent, p.tokens[from*h.blockTokens:n*h.blockTokens])
+		return p.hashes
 	}
 	for i := len(p.hashes); i < n; i++ {
 		if size := 4 * h.blockTokens; p.bytes {

@@ -2,6 +2,8 @@ package prefixindex
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -58,15 +60,32 @@ type Removal struct {
 }
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
-// and take the lock of the index. Once the epoch has ended they return ErrFenced and
-// change nothing.
-type Writer struct{ epoch *epoch }
+// and take the owner's lock; Writers of different owners run in parallel. Once
+// the epoch has ended they return ErrFenced and change nothing.
+type Writer struct {
+	ix       *Index
+	endpoint Endpoint
+	name     string
+	rank     int
+	ended    atomic.Bool
+	view     atomic.Uint32
+	due      atomic.Int64 // when the next of what expires is due
+
+	chunk [tiers]atomic.Int64 // longest Whole span seen, in tokens
+
+	mu       sync.Mutex // the owner's lock: guards what follows
+	contents *contents
+	fed      bool // Store was called: the engine says what it holds
+	stats    Stats
+	merged   bool                    // the epoch has ended and Index.past includes stats
+	named    map[EngineHash]struct{} // scratch of validate
+}
 
 // maxEngineBlockTokens bounds an engine's block size, in tokens.
 const maxEngineBlockTokens = 1 << 20
 
 // validate reports the first contradiction in s.
-func (e *epoch) validate(s *Span) error {
+func (w *Writer) validate(s *Span) error {
 	if err := validatePlace(s.Tier, s.Group); err != nil {
 		return err
 	}
@@ -85,15 +104,18 @@ func (e *epoch) validate(s *Span) error {
 			return fmt.Errorf("%w: Extra.At is %d, want 0 to %d", ErrSpan, x.At, n-1)
 		}
 	}
-	clear(e.named)
+	clear(w.named)
+	if w.named == nil {
+		w.named = make(map[EngineHash]struct{})
+	}
 	if s.HasParent && len(s.Tokens) > 0 {
-		e.named[s.Parent] = struct{}{}
+		w.named[s.Parent] = struct{}{}
 	}
 	for i, hash := range s.Hashes {
-		if _, twice := e.named[hash]; twice {
+		if _, twice := w.named[hash]; twice {
 			return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(hash))
 		}
-		e.named[hash] = struct{}{}
+		w.named[hash] = struct{}{}
 	}
 	return nil
 }
@@ -113,32 +135,47 @@ func validatePlace(t Tier, group int) error {
 // what that held. The new epoch is empty and its view is ViewNever. Errors are
 // ErrNotJoined, ErrFull, and a rank out of range.
 //
-// O(blocks that the old epoch held).
+// O(1) until the fence, and a word for each 64 members; sweeping what the old epoch
+// held is done in steps by later writes.
 func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	o, err := ix.open(e, rank, true)
-	if err != nil {
-		return nil, err
-	}
-	return &Writer{o.epoch}, nil
+	w, err := ix.open(e, rank, true)
+	ix.sweep(sweepStep)
+	return w, err
 }
 
 // begin takes the lock, checks the fence and sweeps out what has expired by now, which
 // it returns. Unless there is an error, the caller gives the lock back.
 func (w *Writer) begin() (now time.Time, err error) {
-	e := w.epoch
-	now = e.ix.options.Clock()
-	e.ix.mu.Lock()
-	if !e.ended {
-		e.expire(now)
-		return now, nil
+	w.ix.sweep(sweepStep)
+	now = w.ix.options.Clock()
+	w.mu.Lock()
+	if w.ended.Load() {
+		err = w.fenced()
+		w.mu.Unlock()
+		return now, err
 	}
-	e.stats.Fenced++
-	e.ix.past.Fenced++
-	e.ix.mu.Unlock()
-	return now, fmt.Errorf("%w: %q rank %d", ErrFenced, e.owner.member.name, e.owner.rank)
+	w.contents.expire(now)
+	return now, nil
 }
+
+// done gives the lock back after a write.
+func (w *Writer) done() {
+	w.checkInvariants()
+	w.mu.Unlock()
+}
+
+// fenced counts a call that came too late.
+func (w *Writer) fenced() error {
+	w.stats.Fenced++
+	if w.merged {
+		w.ix.mu.Lock()
+		w.ix.past.Fenced++
+		w.ix.mu.Unlock()
+	}
+	return fmt.Errorf("%w: %q rank %d", ErrFenced, w.name, w.rank)
+}
+
+func (w *Writer) currentView() View { return View(w.view.Load()) }
 
 // Store records that the engine has cached the blocks of s. Blocks whose parent
 // the epoch does not know are parked. Errors are ErrFenced and ErrSpan: tokens
@@ -146,27 +183,30 @@ func (w *Writer) begin() (now time.Time, err error) {
 // parent, an extra outside the span, a negative group, a tier or block size out of
 // range.
 //
-// O(tokens); allocates only to grow.
+// O(tokens); allocates only to grow. The first span on a tier beyond GPU costs
+// O(blocks held) besides.
 func (w *Writer) Store(s *Span) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	e := w.epoch
-	defer e.ix.mu.Unlock()
-	if err := e.validate(s); err != nil {
-		e.stats.Malformed++
+	defer w.done()
+	if err := w.validate(s); err != nil {
+		w.stats.Malformed++
 		return err
 	}
-	e.fed = true
+	w.fed = true
+	c := w.contents
 	if s.Whole {
-		e.whole(s)
+		if n := int64(c.whole(s)); n > w.chunk[s.Tier].Load() {
+			w.chunk[s.Tier].Store(n)
+		}
 	}
 	if len(s.Tokens) > 0 {
-		e.store(s)
+		c.store(s)
 	} else {
-		e.locate(s)
+		c.locate(s)
 	}
-	e.trim()
+	c.trim()
 	return nil
 }
 
@@ -182,9 +222,47 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 	if err != nil {
 		return err
 	}
-	defer w.epoch.ix.mu.Unlock()
-	w.epoch.insert(p, blocks, now)
+	defer w.done()
+	w.insert(p, blocks, now)
 	return nil
+}
+
+// Insert is Writer.Insert for routers: it records what was routed to an owner that
+// sends no events, opening its epoch if it has none. Errors are ErrNotJoined,
+// ErrFull, a rank out of range, and ErrEvents if Store was ever called in this epoch.
+//
+// O(blocks); takes the owner's lock.
+func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
+	for {
+		w, err := ix.open(e, rank, false)
+		if err != nil {
+			return err
+		}
+		now, err := w.begin()
+		if err != nil {
+			continue // a newer epoch began meanwhile, or the endpoint left
+		}
+		if w.fed {
+			w.mu.Unlock()
+			return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
+		}
+		w.insert(p, blocks, now)
+		w.done()
+		return nil
+	}
+}
+
+func (w *Writer) insert(p *Prompt, n int, now time.Time) {
+	if full := p.blocks(w.ix.hasher); n < 0 || n > full {
+		n = full
+	}
+	w.view.CompareAndSwap(uint32(ViewNever), uint32(ViewAssumed))
+	if n > 0 {
+		hashes := p.grow(w.ix.hasher, n)[:n]
+		w.contents.assume(p.root, hashes, now)
+		w.contents.trim()
+		w.contents.due()
+	}
 }
 
 // Remove takes one copy away for each hash. A hash of which nothing is held is
@@ -196,31 +274,42 @@ func (w *Writer) Remove(r *Removal) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	e := w.epoch
-	defer e.ix.mu.Unlock()
+	defer w.done()
 	if err := validatePlace(r.Tier, r.Group); err != nil {
-		e.stats.Malformed++
+		w.stats.Malformed++
 		return err
 	}
-	for _, hash := range r.Hashes {
-		e.remove(handleKey{r.Group, hash}, r.Tier)
+	c := w.contents
+	group, ok := c.knownGroup(r.Group)
+	if !ok {
+		w.stats.RemovedUnknown += uint64(len(r.Hashes))
+		return nil
 	}
-	e.trim()
+	for _, hash := range r.Hashes {
+		c.remove(nameKey{uint64(hash), group}, r.Tier)
+	}
+	c.trim()
 	return nil
 }
 
 // Clear empties the cache on all tiers and groups, parked blocks included. The
 // epoch and its view go on.
 //
-// O(own blocks).
+// O(1) until the fence; sweeping is done in steps by later writes.
 func (w *Writer) Clear() error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	e := w.epoch
-	defer e.ix.mu.Unlock()
-	e.empty()
-	e.stats.Clears++
+	defer w.done()
+	dropped := len(w.contents.orphans.byName)
+	old := w.contents
+	if err := w.ix.replace(w); err != nil {
+		return err
+	}
+	old.counted = true
+	w.stats.ParkedDropped += uint64(dropped)
+	w.stats.Clears++
+	w.contents.due()
 	return nil
 }
 
@@ -235,8 +324,8 @@ func (w *Writer) SetView(v View) error {
 	if _, err := w.begin(); err != nil {
 		return err
 	}
-	defer w.epoch.ix.mu.Unlock()
-	w.epoch.view = v
+	defer w.done()
+	w.view.Store(uint32(v))
 	return nil
 }
 
@@ -244,16 +333,27 @@ func (w *Writer) SetView(v View) error {
 //
 // O(1), and what has expired.
 func (w *Writer) Stats() Stats {
-	e := w.epoch
-	now := e.ix.options.Clock()
-	e.ix.mu.Lock()
-	defer e.ix.mu.Unlock()
-	e.expire(now)
-	s := e.stats
-	s.Blocks, s.Holdings = e.holdings, e.holdings
-	s.Handles, s.Orphans = len(e.handles), e.orphans
-	if !e.ended {
-		s.Endpoints, s.Owners = 1, 1
+	now := w.ix.options.Clock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended.Load() {
+		s := w.stats
+		if !w.contents.counted {
+			s.ParkedDropped += uint64(len(w.contents.orphans.byName))
+		}
+		return s
 	}
+	w.contents.expire(now)
+	s := w.stats
+	s.Endpoints, s.Owners = 1, 1
+	w.contents.measure(&s)
+	s.Blocks = s.Holdings
 	return s
+}
+
+// measure adds what is held now.
+func (c *contents) measure(s *Stats) {
+	s.Holdings += c.holdings
+	s.Orphans += len(c.orphans.byName)
+	s.Handles += c.handles + len(c.orphans.byName)
 }

@@ -14,6 +14,13 @@
 //	Memory        free share of the engine's KV cache
 //	LoadRequests  requests sent there and not done
 //	LoadTokens    prompt tokens sent there and not computed
+//	Cost          all of that as milliseconds to the first token
+//	Session       the same endpoint for the same conversation, by hashing
+//	Adapter       whether the LoRA adapter is there
+//	Signal        any number that was measured, or that the host supplies
+//
+// Numbers that are better when small are measured by a [Norm], and each scorer says
+// what its 0 and 1 mean, so that weights can be chosen.
 //
 // # Unknown, stale, skipped
 //
@@ -35,7 +42,7 @@
 //
 // A scorer is a method; [Func] makes one of a function. Scorers run under the
 // ledger's lock, on every pick: they do no I/O, allocate nothing, call nothing of
-// the picker, and are safe for concurrent use if several pickers share them. A
-// scorer is a function of its Input; one that also reads state of its own cannot
-// be replayed from a record once that state has changed.
+// the picker, and are safe for concurrent use if several pickers share them or records
+// are replayed while picks run. A scorer is a function of its Input; one that also reads
+// state of its own cannot be replayed from a record once that state has changed.
 package scorer

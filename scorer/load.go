@@ -12,10 +12,16 @@ func (s LoadRequests) Validate() error { return s.Norm.validate("LoadRequests", 
 
 // Score implements Scorer. O(candidates), no allocation.
 func (s LoadRequests) Score(in *Input, out []float64) {
+	ref := noSpan()
 	for i := range in.Candidates {
-		out[i] = count(in.Candidates[i].InFlight.Requests)
+		c := &in.Candidates[i]
+		x := count(c.InFlight.Requests)
+		out[i] = x
+		if c.Eligible {
+			ref.see(x)
+		}
 	}
-	s.Norm.apply(in, out, orDefault(s.Half, 8), false)
+	s.Norm.apply(out, orDefault(s.Half, 8), ref)
 }
 
 // LoadTokens scores by the prompt tokens that are still to be computed there,
@@ -32,9 +38,14 @@ func (s LoadTokens) Validate() error { return s.Norm.validate("LoadTokens", s.Ha
 
 // Score implements Scorer. O(candidates), no allocation.
 func (s LoadTokens) Score(in *Input, out []float64) {
+	ref := noSpan()
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
-		out[i] = count(c.InFlight.Tokens) + float64(in.Uncached(c))
+		x := count(c.InFlight.Tokens) + float64(in.Uncached(c))
+		out[i] = x
+		if c.Eligible {
+			ref.see(x)
+		}
 	}
-	s.Norm.apply(in, out, orDefault(s.Half, 16_384), false)
+	s.Norm.apply(out, orDefault(s.Half, 16_384), ref)
 }

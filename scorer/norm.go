@@ -27,19 +27,15 @@ const (
 	ToLeast
 )
 
-// apply turns the numbers in out, NaN for unknown, into scores.
-func (n Norm) apply(in *Input, out []float64, half float64, signals bool) {
-	if n == Absolute {
+// apply turns the numbers in out, NaN for unknown, into scores. ref is the range of
+// those that may serve as a reference.
+func (n Norm) apply(out []float64, half float64, ref span) {
+	lo, hi := ref.lo, ref.hi
+	switch {
+	case n == Absolute:
 		for i, x := range out {
 			out[i] = half / (half + x)
 		}
-		return
-	}
-	lo, hi := bounds(in, out, signals)
-	if lo > hi && signals {
-		lo, hi = bounds(in, out, false)
-	}
-	switch {
 	case lo > hi: // nobody has a number
 	case n == ToLeast:
 		for i, x := range out {
@@ -67,23 +63,33 @@ func (n Norm) apply(in *Input, out []float64, half float64, signals bool) {
 	}
 }
 
-// bounds returns the least and the largest number that may serve as a reference;
-// lo > hi if there is none.
-func bounds(in *Input, out []float64, freshOnly bool) (lo, hi float64) {
-	lo, hi = math.Inf(1), math.Inf(-1)
+// span is the range of the numbers that it has seen; lo > hi if there were none.
+type span struct{ lo, hi float64 }
+
+func noSpan() span { return span{math.Inf(1), math.Inf(-1)} }
+
+// see adds x, unless it is NaN.
+func (r *span) see(x float64) {
+	if x < r.lo {
+		r.lo = x
+	}
+	if x > r.hi {
+		r.hi = x
+	}
+}
+
+// orStale is r, or the range of all eligible candidates if r has seen none: those that
+// have a number are stale then.
+func (r span) orStale(in *Input, out []float64) span {
+	if r.lo <= r.hi {
+		return r
+	}
 	for i, x := range out {
-		c := &in.Candidates[i]
-		if !c.Eligible || freshOnly && c.Stale {
-			continue
-		}
-		if x < lo { // false for NaN
-			lo = x
-		}
-		if x > hi {
-			hi = x
+		if in.Candidates[i].Eligible {
+			r.see(x)
 		}
 	}
-	return lo, hi
+	return r
 }
 
 // validate refuses a norm or half that is out of range; name is the scorer's.
@@ -107,8 +113,9 @@ func orDefault(x, def float64) float64 {
 
 // count returns the number in v, not below zero, or NaN.
 func count(v Value) float64 {
-	if !v.known {
-		return math.NaN()
+	x := math.Float64frombits(v.bits ^ unknown) // NaN for unknown
+	if x < 0 {
+		return 0
 	}
-	return max(v.x, 0)
+	return x
 }

@@ -12,7 +12,7 @@ import (
 //	usable(h) = min(h, floor((prompt-1)/block) * block)
 //	credit    = usable(GPU) + CPUWeight*(usable(CPU)-usable(GPU))
 //	            + DiskWeight*(usable(Any)-usable(CPU))
-//	score     = weight(view) * credit / max(prompt, Floor)
+//	score     = weight(view) * (1-doubt) * credit / max(prompt, Floor)
 //
 // An engine computes at least a prompt's last token, and caches whole blocks, so
 // usable leaves out the block that holds that token. The share is absolute: one
@@ -21,6 +21,12 @@ import (
 // no opinion. An owner that was never heard of, or whose events are gone astray,
 // is credited with no more than what is known of it: that is 0, not unknown, since
 // the mean of the others would draw prompts away from where they are warm.
+//
+// Doubt is the candidate's: an endpoint that does not report as cached what was
+// predicted loses its credit, and regains it when it does.
+//
+// With Norm Relative the largest credit scores 1, and nobody's changes nothing. It
+// cannot tell one block from a hundred. ToLeast means nothing here.
 //
 // Floor makes prompts that are shorter than it count as that long: what a hit saves is
 // time, and a prompt of 16 tokens saves none worth a queue. With a floor as long as
@@ -35,6 +41,7 @@ type Prefix struct {
 	StaleWeight float64 // view ViewStale; 0.5
 
 	Floor int // tokens; zero: none
+	Norm  Norm
 }
 
 // Validate names a field that is out of range. O(1).
@@ -49,6 +56,9 @@ func (s Prefix) Validate() error {
 		if !(w.value <= 1) || math.IsInf(w.value, -1) {
 			return fmt.Errorf("scorer: Prefix.%s is %v; it must be at most 1, and finite", w.name, w.value)
 		}
+	}
+	if s.Norm > Relative {
+		return fmt.Errorf("scorer: Prefix.Norm is %d; it must be Absolute or Relative", s.Norm)
 	}
 	if s.Floor < 0 {
 		return fmt.Errorf("scorer: Prefix.Floor is %d; it must not be negative", s.Floor)
@@ -66,7 +76,7 @@ func (s Prefix) Score(in *Input, out []float64) {
 	gap := max(orDefault(s.GapWeight, 0.8), 0)
 	stale := max(orDefault(s.StaleWeight, 0.5), 0)
 	usable := in.usable()
-	length := float64(max(in.PromptTokens, s.Floor))
+	perToken := 1 / float64(max(in.PromptTokens, s.Floor))
 	for i := range in.Candidates {
 		h := &in.Candidates[i].Held
 		gpuRun := min(h.GPU, usable)
@@ -81,6 +91,17 @@ func (s Prefix) Score(in *Input, out []float64) {
 		case prefixindex.ViewStale:
 			credit *= stale
 		}
-		out[i] = credit / length
+		if d := in.Candidates[i].Doubt; d > 0 {
+			credit *= 1 - min(d, 1)
+		}
+		out[i] = credit * perToken
+	}
+	if s.Norm == Relative {
+		ref := noSpan().orStale(in, out)
+		for i := range out {
+			if ref.hi > 0 {
+				out[i] = min(out[i]/ref.hi, 1)
+			}
+		}
 	}
 }

@@ -12,10 +12,16 @@ func (s Queue) Validate() error { return s.Norm.validate("Queue", s.Half) }
 
 // Score implements Scorer. O(candidates), no allocation.
 func (s Queue) Score(in *Input, out []float64) {
+	ref := noSpan()
 	for i := range in.Candidates {
-		out[i] = count(in.Candidates[i].Signals.Waiting)
+		c := &in.Candidates[i]
+		x := count(c.Signals.Waiting)
+		out[i] = x
+		if c.Eligible && !c.Stale {
+			ref.see(x)
+		}
 	}
-	s.Norm.apply(in, out, orDefault(s.Half, 4), true)
+	s.Norm.apply(out, orDefault(s.Half, 4), ref.orStale(in, out))
 }
 
 // ReadsSignals implements SignalScorer.

@@ -9,12 +9,23 @@ import (
 // Resolved is a candidate as scorers and filters see it.
 type Resolved struct {
 	Endpoint prefixindex.Endpoint
+	Name     string // of the endpoint in the index; "" if it is no member
 	Signals  Signals
-	Age      time.Duration    // of the signals; negative if nobody said when they were measured
-	Stale    bool             // Age is past the picker's limit
-	InFlight InFlight         // from the host or the ledger, without this request
-	Held     prefixindex.Held // from the host or the index
-	Eligible bool             // neither skipped nor removed by an earlier filter
+	Age      time.Duration // of the signals; negative if nobody said when they were measured
+	InFlight InFlight      // from the host or the ledger, without this request
+	Held     prefixindex.Held
+	Labels   uint64
+
+	// Doubt is the share of what was predicted to be cached there that the engine's
+	// reports did not bear out lately: 0, all of it was there, to 1, nothing.
+	Doubt float64
+
+	// PrefillRate is how many prompt tokens it computes in a second, as far as the
+	// ledger could learn it.
+	PrefillRate Value
+
+	Stale    bool // Age is past the picker's limit
+	Eligible bool // neither skipped nor removed by an earlier filter
 }
 
 // Input is what a scorer reads. It belongs to the picker, is valid during the
@@ -27,18 +38,24 @@ type Input struct {
 	Now          time.Time
 }
 
-// Saved returns how many tokens of the prompt c need not compute: what it holds on any
-// tier, as far as an engine can use it. An engine computes at least the prompt's last
-// token, and caches whole blocks.
+// Saved returns how many tokens of the prompt c should have cached: what it holds on
+// any tier, as far as an engine can use it. An engine computes at least the prompt's
+// last token, and caches whole blocks.
 //
 // O(1), no allocation.
 func (in *Input) Saved(c *Resolved) int { return max(min(c.Held.Any, in.usable()), 0) }
 
-// Uncached returns how many tokens of the prompt c would have to compute; 0 for a
-// prompt of unknown length.
+// Uncached returns how many tokens of the prompt c will have to compute, as far as its
+// reports can be believed; 0 for a prompt of unknown length.
 //
 // O(1), no allocation.
-func (in *Input) Uncached(c *Resolved) int { return max(in.PromptTokens, 0) - in.Saved(c) }
+func (in *Input) Uncached(c *Resolved) int {
+	saved := in.Saved(c)
+	if c.Doubt > 0 {
+		saved = int(float64(saved) * (1 - min(c.Doubt, 1)))
+	}
+	return max(in.PromptTokens, 0) - saved
+}
 
 // usable is the longest cached run of the prompt that saves anything.
 func (in *Input) usable() int {
@@ -64,6 +81,15 @@ type Scorer interface {
 type SignalScorer interface {
 	Scorer
 	ReadsSignals()
+}
+
+// Estimator is a Scorer whose scores stand for times. It is asked for them where a pick
+// is recorded.
+type Estimator interface {
+	Scorer
+
+	// Estimate sets millis[i] to the milliseconds expected of in.Candidates[i].
+	Estimate(in *Input, millis []float64)
 }
 
 // Validator is a Scorer or filter with parameters that may be wrong. picker.New

@@ -1,0 +1,346 @@
+package picker
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/warmroute/warmroute/scorer"
+)
+
+// Names are what a declared policy may call by a name that the host gave.
+type Names struct {
+	Labels  map[string]uint64        // label bits
+	Scorers map[string]scorer.Scorer // as kinds of scorers
+	Filters map[string]Filter        // as kinds of filters and caps
+}
+
+// ParseOptions reads a policy written in JSON:
+//
+//	{
+//	  "scorers": [
+//	    {"kind": "prefix", "weight": 2, "floor": 2048},
+//	    {"kind": "queue", "weight": 5, "norm": "to-least", "half": 8},
+//	    {"kind": "signal", "name": "running", "weight": 1, "field": "running", "best": 0, "worst": 100}
+//	  ],
+//	  "filters": [{"kind": "label", "all": ["decode"], "none": ["drained"]}],
+//	  "caps": [{"kind": "max-in-flight", "max": 64}, {"kind": "max-signal", "field": "waiting", "max": 20}],
+//	  "select": {"band": 0.01, "bound": 1.25, "bound_floor": 8},
+//	  "stale_after": "5s",
+//	  "min_prompt_tokens": 512
+//	}
+//
+// Each part may be left out, and is as in [Options] then. A scorer has a kind, a weight,
+// and a name, which is its kind if it has none; its other fields are those of the type,
+// in small letters with underscores. Kinds of scorers are prefix, queue, memory,
+// load-requests, load-tokens, cost, session, adapter, signal; of filters and caps label,
+// max-in-flight, max-signal, affinity-gate; and those in names. Fields of signals are
+// waiting, running, cache-use, own-0 to own-3. Durations are strings such as "5s".
+//
+// The form is strict: what is unknown, given twice, of another type, or out of range is
+// refused. The error is ErrPolicy, and says where by line, column and path. What it
+// returns passes New; Index, Ledger, Observers, Seed and Clock are left to the host.
+func ParseOptions(text []byte, names Names) (Options, error) {
+	root, err := parseTree(text)
+	if err != nil {
+		return Options{}, err
+	}
+	d := declaration{names: names}
+	o := d.options(root)
+	if d.err != nil {
+		return Options{}, d.err
+	}
+	if _, err := newPolicy(&o); err != nil {
+		return Options{}, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	return o, nil
+}
+
+// declaration is the reading of one policy; it keeps the first error.
+type declaration struct {
+	names Names
+	err   error
+}
+
+func (d *declaration) options(root *node) (o Options) {
+	r := d.object(root)
+	for _, n := range r.list("scorers") {
+		o.Scorers = append(o.Scorers, d.scorer(n))
+	}
+	if n := r.get("scorers"); n != nil && o.Scorers == nil {
+		r.fail(n, "is empty; leave it out for the default scorers")
+	}
+	for _, n := range r.list("filters") {
+		o.Filters = append(o.Filters, d.filter(n))
+	}
+	for _, n := range r.list("caps") {
+		o.Caps = append(o.Caps, d.filter(n))
+	}
+	if n := r.get("select"); n != nil {
+		s := d.object(n)
+		s.float("band", &o.Select.Band)
+		s.float("temperature", &o.Select.Temperature)
+		s.float("max_ratio", &o.Select.MaxRatio)
+		s.float("bound", &o.Select.Bound)
+		s.int("bound_floor", &o.Select.BoundFloor)
+		s.end()
+		s.check(o.Select.validate())
+	}
+	r.duration("stale_after", &o.StaleAfter)
+	r.int("min_prompt_tokens", &o.MinPromptTokens)
+	r.end()
+	return o
+}
+
+func (d *declaration) scorer(n *node) (w Weighted) {
+	r := d.object(n)
+	kind := r.kind()
+	w.Name = kind
+	r.text("name", &w.Name)
+	if r.get("weight") == nil {
+		r.fail(n, "has no weight")
+	}
+	r.float("weight", &w.Weight)
+	switch kind {
+	case "prefix":
+		var s scorer.Prefix
+		r.float("cpu_weight", &s.CPUWeight)
+		r.float("disk_weight", &s.DiskWeight)
+		r.float("gap_weight", &s.GapWeight)
+		r.float("stale_weight", &s.StaleWeight)
+		r.int("floor", &s.Floor)
+		r.norm(&s.Norm)
+		w.Scorer = s
+	case "queue":
+		var s scorer.Queue
+		r.norm(&s.Norm)
+		r.float("half", &s.Half)
+		w.Scorer = s
+	case "memory":
+		w.Scorer = scorer.Memory{}
+	case "load-requests":
+		var s scorer.LoadRequests
+		r.norm(&s.Norm)
+		r.float("half", &s.Half)
+		w.Scorer = s
+	case "load-tokens":
+		var s scorer.LoadTokens
+		r.norm(&s.Norm)
+		r.float("half", &s.Half)
+		w.Scorer = s
+	case "cost":
+		var s scorer.Cost
+		r.duration("horizon", &s.Horizon)
+		r.duration("per_waiting", &s.PerWaiting)
+		r.float("prefill_rate", &s.PrefillRate)
+		w.Scorer = s
+	case "session":
+		w.Scorer = scorer.Session{}
+	case "adapter":
+		w.Scorer = scorer.Adapter{}
+	case "signal":
+		var s scorer.Signal
+		r.field(&s.Field)
+		r.float("best", &s.Best)
+		r.float("worst", &s.Worst)
+		w.Scorer = s
+	default:
+		if w.Scorer = d.names.Scorers[kind]; w.Scorer == nil && kind != "" {
+			r.unknownKind(kind, scorerKinds, slices.Collect(maps.Keys(d.names.Scorers)))
+		}
+	}
+	r.end()
+	r.validate(w.Scorer)
+	return w
+}
+
+var (
+	scorerKinds = []string{"prefix", "queue", "memory", "load-requests", "load-tokens", "cost", "session", "adapter", "signal"}
+	filterKinds = []string{"label", "max-in-flight", "max-signal", "affinity-gate"}
+)
+
+func (d *declaration) filter(n *node) (f Named) {
+	r := d.object(n)
+	kind := r.kind()
+	f.Name = kind
+	r.text("name", &f.Name)
+	switch kind {
+	case "label":
+		var l Label
+		r.labels("all", &l.All)
+		r.labels("any", &l.Any)
+		r.labels("none", &l.None)
+		f.Filter = l
+	case "max-in-flight":
+		var limit int
+		r.int("max", &limit)
+		f.Filter = MaxInFlight(limit)
+	case "max-signal":
+		var m MaxSignal
+		r.field(&m.Field)
+		r.float("max", &m.Max)
+		f.Filter = m
+	case "affinity-gate":
+		var g AffinityGate
+		r.float("share", &g.Share)
+		r.int("max_tokens", &g.MaxTokens)
+		r.int("max_requests", &g.MaxRequests)
+		f.Filter = g
+	default:
+		if f.Filter = d.names.Filters[kind]; f.Filter == nil && kind != "" {
+			r.unknownKind(kind, filterKinds, slices.Collect(maps.Keys(d.names.Filters)))
+		}
+	}
+	r.end()
+	r.validate(f.Filter)
+	return f
+}
+
+// reader reads the fields of one object, and remembers which it was asked for.
+type reader struct {
+	d     *declaration
+	n     *node
+	asked []string
+}
+
+func (d *declaration) object(n *node) *reader {
+	r := &reader{d: d, n: n}
+	if n.kind != jsonObject {
+		r.fail(n, "is %s; it must be an object", n.kind)
+	}
+	return r
+}
+
+func (r *reader) fail(n *node, format string, args ...any) {
+	if r.d.err == nil {
+		r.d.err = n.errorf(format, args...)
+	}
+}
+
+func (r *reader) get(key string) *node {
+	r.asked = append(r.asked, key)
+	return r.n.fields[key]
+}
+
+// end refuses fields that nobody asked for.
+func (r *reader) end() {
+	for _, key := range r.n.order {
+		if !slices.Contains(r.asked, key) {
+			slices.Sort(r.asked)
+			r.fail(r.n.fields[key], "is not known here; known are %s", strings.Join(slices.Compact(r.asked), ", "))
+		}
+	}
+}
+
+func (r *reader) check(err error) {
+	if err != nil {
+		r.fail(r.n, "%w", err)
+	}
+}
+
+func (r *reader) validate(part any) {
+	if v, ok := part.(scorer.Validator); ok {
+		r.check(v.Validate())
+	}
+}
+
+func (r *reader) float(key string, to *float64) {
+	if n := r.get(key); n != nil {
+		if n.kind != jsonNumber {
+			r.fail(n, "is %s; it must be a number", n.kind)
+		}
+		*to = n.number
+	}
+}
+
+func (r *reader) int(key string, to *int) {
+	var x float64
+	r.float(key, &x)
+	if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
+		r.fail(r.n.fields[key], "is %v; it must be a whole number of at most %d", x, math.MaxInt32)
+		return
+	}
+	*to = int(x)
+}
+
+func (r *reader) text(key string, to *string) {
+	if n := r.get(key); n != nil {
+		if n.kind != jsonString {
+			r.fail(n, "is %s; it must be a string", n.kind)
+		}
+		*to = n.text
+	}
+}
+
+func (r *reader) list(key string) []*node {
+	n := r.get(key)
+	if n != nil && n.kind != jsonList {
+		r.fail(n, "is %s; it must be a list", n.kind)
+	}
+	if n == nil {
+		return nil
+	}
+	return n.items
+}
+
+func (r *reader) duration(key string, to *time.Duration) {
+	var s string
+	r.text(key, &s)
+	if n := r.n.fields[key]; n != nil && n.kind == jsonString {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			r.fail(n, "is %q; it must be a duration such as \"5s\"", s)
+		}
+		*to = d
+	}
+}
+
+func (r *reader) kind() (kind string) {
+	if r.text("kind", &kind); kind == "" {
+		r.fail(r.n, "has no kind")
+	}
+	return kind
+}
+
+func (r *reader) unknownKind(kind string, own, hosts []string) {
+	slices.Sort(hosts)
+	r.fail(r.n.fields["kind"], "is %q; known are %s", kind, strings.Join(append(slices.Clone(own), hosts...), ", "))
+}
+
+func (r *reader) norm(to *scorer.Norm) {
+	choose(r, "norm", to, []string{"absolute", "relative", "to-least"})
+}
+
+func (r *reader) field(to *scorer.Field) {
+	choose(r, "field", to, []string{"waiting", "running", "cache-use", "own-0", "own-1", "own-2", "own-3"})
+	if r.n.fields["field"] == nil {
+		r.fail(r.n, "has no field")
+	}
+}
+
+// choose reads a name that stands for its place in a list.
+func choose[T ~uint8](r *reader, key string, to *T, names []string) {
+	var s string
+	r.text(key, &s)
+	if n := r.n.fields[key]; n != nil {
+		at := slices.Index(names, s)
+		if at < 0 {
+			r.fail(n, "is %q; known are %s", s, strings.Join(names, ", "))
+		}
+		*to = T(max(at, 0))
+	}
+}
+
+func (r *reader) labels(key string, to *uint64) {
+	for _, n := range r.list(key) {
+		bits, known := r.d.names.Labels[n.text]
+		if n.kind != jsonString || !known {
+			r.fail(n, "is %q; known labels are %s", n.text,
+				strings.Join(slices.Sorted(maps.Keys(r.d.names.Labels)), ", "))
+		}
+		*to |= bits
+	}
+}

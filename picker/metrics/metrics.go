@@ -1,0 +1,174 @@
+package metrics
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/prefixindex"
+	"github.com/warmroute/warmroute/scorer"
+)
+
+// Kind says how a metric behaves.
+type Kind uint8
+
+// The kinds.
+const (
+	Counter Kind = iota // only grows, from when what it describes was made
+	Gauge               // goes up and down
+)
+
+// Label tells metrics of one name apart.
+type Label struct{ Name, Value string }
+
+// Metric is one number.
+type Metric struct {
+	Name   string // warmroute_picker_picks_total
+	Help   string
+	Unit   string // "seconds", "tokens", or "" for a plain count or share
+	Kind   Kind
+	Labels []Label // in order of names given, then those of the metric itself
+	Value  float64
+}
+
+// Stats are the structs that are counted in.
+type Stats interface {
+	prefixindex.Stats | kvevents.SubscriberStats | picker.Stats | picker.LedgerStats | picker.Calibration
+}
+
+// Of yields every number in s. labels, which say whose s it is, are put on each metric;
+// they are not copied. Values that are not known, such as a rate that was not learned
+// yet, are left out. The zero S yields every name that there can be, for descriptions
+// made before anything was counted, except those.
+//
+// O(fields) with reflection, and it allocates: for pages and scrapes, not for picks. Safe
+// for concurrent use.
+func Of[S Stats](s S, labels ...Label) iter.Seq[Metric] {
+	return func(yield func(Metric) bool) {
+		w := walk{labels: labels, yield: yield}
+		w.fields("warmroute_"+subject(s), reflect.ValueOf(s))
+	}
+}
+
+// subject is the part of the name that says what is counted.
+func subject(s any) string {
+	switch s.(type) {
+	case prefixindex.Stats:
+		return "index"
+	case kvevents.SubscriberStats:
+		return "subscriber"
+	case picker.LedgerStats:
+		return "ledger"
+	case picker.Calibration:
+		return "calibration"
+	default:
+		return "picker"
+	}
+}
+
+// walk goes through a struct of numbers.
+type walk struct {
+	labels  []Label
+	yield   func(Metric) bool
+	stopped bool
+}
+
+// gauges are the fields that do not only grow although their type is a counter's.
+var gauges = map[string]bool{"LastSeq": true}
+
+// fields yields the fields of the struct v. prefix is the name so far.
+func (w *walk) fields(prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		field, f := v.Type().Field(i), v.Field(i)
+		m := Metric{
+			Name:   prefix + "_" + snake(field.Name),
+			Help:   help[v.Type().String()+"."+field.Name],
+			Kind:   Gauge,
+			Labels: w.labels,
+		}
+		if m.Help == "" {
+			m.Help = strings.ReplaceAll(snake(field.Name), "_", " ")
+		}
+		if strings.HasSuffix(field.Name, "Tokens") {
+			m.Unit = "tokens"
+		}
+		switch x := f.Interface().(type) {
+		case uint64:
+			w.count(m, field.Name, x)
+		case int:
+			w.emit(m, float64(x))
+		case float64:
+			w.emit(m, x)
+		case scorer.Value:
+			if x, known := x.Get(); known {
+				w.emit(m, x)
+			}
+		case time.Duration:
+			m.Name, m.Unit = m.Name+"_seconds", "seconds"
+			w.emit(m, x.Seconds())
+		case time.Time:
+			m.Name, m.Unit = m.Name+"_seconds", "seconds"
+			m.Help += ", in seconds since 1970"
+			if x.IsZero() {
+				x = time.Unix(0, 0)
+			}
+			w.emit(m, float64(x.UnixNano())/1e9)
+		case [5]uint64: // by picker.Result
+			for result, n := range x {
+				of := m
+				of.Labels = append(w.labels[:len(w.labels):len(w.labels)], Label{"result", picker.Result(result).String()})
+				w.count(of, field.Name, n)
+			}
+		default:
+			w.fields(m.Name, f)
+		}
+	}
+}
+
+func (w *walk) count(m Metric, field string, n uint64) {
+	if !gauges[field] {
+		m.Name += "_total"
+		m.Kind = Counter
+	}
+	w.emit(m, float64(n))
+}
+
+func (w *walk) emit(m Metric, value float64) {
+	m.Value = value
+	w.stopped = w.stopped || !w.yield(m)
+	if w.stopped {
+		w.yield = func(Metric) bool { return false }
+	}
+}
+
+// snake writes LastSeq as last_seq.
+func snake(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		if unicode.IsUpper(c) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// String returns the metric as one line of the Prometheus text format.
+func (m Metric) String() string {
+	var b strings.Builder
+	b.WriteString(m.Name)
+	for i, l := range m.Labels {
+		b.WriteByte("{,"[min(i, 1)])
+		fmt.Fprintf(&b, "%s=%q", l.Name, l.Value)
+	}
+	if len(m.Labels) > 0 {
+		b.WriteByte('}')
+	}
+	fmt.Fprintf(&b, " %v", m.Value)
+	return b.String()
+}

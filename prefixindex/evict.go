@@ -1,0 +1,85 @@
+package prefixindex
+
+// eviction finds the blocks to give up when an owner holds more than
+// Options.OwnerBlocks: leaves, so that heads survive, and of these one that was not
+// touched since the hand last passed it. There is no list to keep in order: one bit an
+// entry and a hand that goes round do, and once a leaf is gone its parent is looked at
+// next, so that a chain goes from its end.
+type eviction struct {
+	hand uint32
+	next uint32 // looked at before the hand moves
+}
+
+// trim enforces the owner's bounds after a write.
+func (c *contents) trim() {
+	before := c.holdings
+	for c.holdings > c.ix.options.OwnerBlocks && c.evict() {
+	}
+	if n := before - c.holdings; n > 0 {
+		c.writer.stats.Evicted += uint64(n)
+	}
+	c.trimGhosts()
+}
+
+// evict gives up a leaf: a guess before what the engine said.
+func (c *contents) evict() bool {
+	if c.assumed.oldest != 0 {
+		c.forgetAssumed(c.assumed.oldest)
+		return true
+	}
+	v := &c.eviction
+	for range 2*c.entries.n + 1 {
+		n := v.next
+		if v.next = 0; n == 0 {
+			if v.hand++; v.hand >= c.entries.n {
+				v.hand = 1
+			}
+			n = v.hand
+		}
+		e := c.entries.at(n)
+		if !c.isLeaf(n, e) {
+			continue
+		}
+		if e.flags&flagRecent != 0 {
+			e.flags &^= flagRecent
+			continue
+		}
+		v.next = c.entries.at(c.piecesOf(n)[0]).parent
+		if e.kind() == kindExpected {
+			c.dropExpected(n)
+			return true
+		}
+		was := c.credit(n)
+		e.flags |= flagEvicted
+		c.recredit(n, was)
+		return true
+	}
+	return false
+}
+
+// isLeaf reports whether n is the last entry of what holds a block while no child of
+// that block is held.
+func (c *contents) isLeaf(n uint32, e *entry) bool {
+	switch e.kind() {
+	case kindExpected:
+	case kindHandle:
+		if !e.border() { // the tail of a block that ends others, or a piece of one of ours
+			n = e.parent
+			if e = c.entries.at(n); !e.isInner() {
+				return false
+			}
+		}
+	default:
+		return false
+	}
+	l := c.top()
+	return e.full(l) && *c.heldCounter(n, l) == 0
+}
+
+// touch keeps the block that entry n ends from the next round of the hand.
+func (c *contents) touch(n uint32) {
+	c.aliases(c.entries.at(n).tip(), func(_ uint32, e *entry) bool {
+		e.flags |= flagRecent
+		return true
+	})
+}

@@ -1,0 +1,99 @@
+package prefixindex
+
+// A handle without credit is a ghost. It stays so that its children can be placed, and
+// later copies by name resolved; the oldest without known children are forgotten once
+// there are more than sparedGhosts and a quarter of the handles with credit. What
+// forgetting costs is at most a parked child.
+const sparedGhosts = 4096
+
+// ghostQueue is a ring of handles that became ghosts, the oldest first. Some may have
+// credit again, or children; those are passed over.
+type ghostQueue struct {
+	ring []uint32
+	head int
+	n    int
+}
+
+func (q *ghostQueue) push(n uint32) {
+	if q.n == len(q.ring) {
+		ring := make([]uint32, max(16, 2*len(q.ring)))
+		for i := range q.n {
+			ring[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.n)%len(q.ring)] = n
+	q.n++
+}
+
+func (q *ghostQueue) pop() uint32 {
+	n := q.ring[q.head]
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+	return n
+}
+
+// enqueue notes that a handle has become a ghost, or lost its last child as one.
+func (c *contents) enqueue(n uint32) {
+	if e := c.entries.at(n); e.flags&flagQueued == 0 {
+		e.flags |= flagQueued
+		c.queue.push(n)
+	}
+}
+
+func (c *contents) trimGhosts() {
+	for c.queue.n > 0 && c.ghosts > sparedGhosts+(c.handles-c.ghosts)/4 {
+		n := c.queue.pop()
+		e := c.entries.at(n)
+		if e.kind() != kindHandle || e.flags&flagQueued == 0 {
+			continue
+		}
+		e.flags &^= flagQueued
+		if e.known == 0 && c.credit(n) == 0 {
+			c.forget(n)
+		}
+	}
+}
+
+// forget drops a ghost without children, and those of its ancestors that only it kept.
+func (c *contents) forget(n uint32) {
+	c.handles--
+	c.ghosts--
+	for {
+		parent := c.entries.at(n).parent
+		c.freeEntry(n)
+		if !c.entries.at(parent).isInner() {
+			c.reap(parent)
+			return
+		}
+		n = parent
+	}
+}
+
+// reap frees entry n if nothing needs it: no children, no credit, no name. A handle
+// among its ancestors that is left without children becomes forgettable.
+func (c *contents) reap(n uint32) {
+	for n != 0 {
+		e := c.entries.at(n)
+		if e.known != 0 {
+			return
+		}
+		switch e.kind() {
+		case kindHandle:
+			if c.credit(n) == 0 {
+				c.enqueue(n)
+			}
+			return
+		case kindRoot:
+		case kindAssumed, kindExpected:
+			if e.copies != 0 {
+				return
+			}
+		default:
+			return
+		}
+		parent := e.parent
+		c.freeEntry(n)
+		n = parent
+	}
+}

@@ -1,0 +1,307 @@
+package prefixindex_test
+
+import (
+	"flag"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/warmroute/warmroute/prefixindex"
+)
+
+var stressFor = flag.Duration("stress", time.Second, "how long stress tests run")
+
+// role is an owner that is written to without pause and whose run is bounded at every
+// instant: any lookup that reports another one is wrong.
+type role struct {
+	name     string
+	min, max int                        // of the run at every level, in blocks
+	level    func(prefixindex.Held) int // by default, Any
+	write    func(w *prefixindex.Writer, stop func() bool)
+}
+
+const stressBlocks = 200 // of the prompt of all roles
+
+// stressSpan returns blocks from to to of the prompt; the engine hash of block i is
+// i+1, or 1000 more in another group.
+func stressSpan(from, to int) *prefixindex.Span {
+	s := &prefixindex.Span{
+		Tokens:      tokens(4 * to)[4*from:],
+		BlockTokens: 4,
+		Scope:       scope,
+		Parent:      prefixindex.EngineHash(from),
+		HasParent:   from > 0,
+	}
+	for i := from; i < to; i++ {
+		s.Hashes = append(s.Hashes, prefixindex.EngineHash(i+1))
+	}
+	return s
+}
+
+func stressRemoval(from, to int) *prefixindex.Removal {
+	r := &prefixindex.Removal{}
+	for i := to - 1; i >= from; i-- {
+		r.Hashes = append(r.Hashes, prefixindex.EngineHash(i+1))
+	}
+	return r
+}
+
+func stressRoles(fail func(error)) []role {
+	store := func(w *prefixindex.Writer, from, to int, change ...func(*prefixindex.Span)) {
+		s := stressSpan(from, to)
+		for _, f := range change {
+			f(s)
+		}
+		fail(w.Store(s))
+	}
+	remove := func(w *prefixindex.Writer, from, to int, change ...func(*prefixindex.Removal)) {
+		r := stressRemoval(from, to)
+		for _, f := range change {
+			f(r)
+		}
+		fail(w.Remove(r))
+	}
+	onCPU := func(s *prefixindex.Span) { s.Tier = prefixindex.TierCPU }
+	offCPU := func(r *prefixindex.Removal) { r.Tier = prefixindex.TierCPU }
+	return []role{
+		{name: "stable", min: 150, max: 150, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 150)
+			for !stop() {
+				time.Sleep(time.Millisecond)
+			}
+		}},
+		{name: "moving tail", min: 20, max: 120, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 20)
+			for n := 1; !stop(); n = n%100 + 1 {
+				store(w, 20, 20+n)
+				remove(w, 20, 20+n)
+			}
+		}},
+		{name: "hole, then blocks beyond it", min: 3, max: 40, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 40)
+			for !stop() {
+				remove(w, 3, 4) // the run is 3
+				store(w, 40, 190)
+				remove(w, 40, 190)
+				store(w, 3, 4) // 40 again
+			}
+		}},
+		{name: "hole closed and opened with blocks beyond it", min: 3, max: 190, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 40)
+			for !stop() {
+				store(w, 40, 190)
+				remove(w, 3, 4)
+				remove(w, 40, 190)
+				store(w, 3, 4)
+			}
+		}},
+		{name: "many holes", min: 3, max: 40, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 190)
+			remove(w, 40, 41)
+			for !stop() {
+				for i := 42; i < 190; i += 2 {
+					remove(w, i, i+1)
+				}
+				remove(w, 3, 4)
+				store(w, 40, 41) // beyond the hole: block 41 on is held up to the next
+				remove(w, 40, 41)
+				store(w, 3, 4)
+				for i := 42; i < 190; i += 2 {
+					store(w, i, i+1)
+				}
+			}
+		}},
+		{name: "aliases", min: 3, max: 40, write: func(w *prefixindex.Writer, stop func() bool) {
+			other := func(s *prefixindex.Span) { s.Group = 1 }
+			less := func(r *prefixindex.Removal) { r.Group = 1 }
+			store(w, 0, 40)
+			store(w, 0, 40, other)
+			for !stop() {
+				remove(w, 3, 4)
+				remove(w, 3, 4, less)
+				store(w, 40, 190, other)
+				remove(w, 40, 190, less)
+				store(w, 3, 4, other)
+				store(w, 3, 4)
+			}
+		}},
+		{name: "tiers", min: 3, max: 40, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 20)
+			store(w, 0, 40, onCPU)
+			remove(w, 0, 20)
+			for !stop() {
+				remove(w, 3, 4, offCPU)
+				store(w, 40, 190)
+				store(w, 60, 190, onCPU)
+				remove(w, 40, 190)
+				remove(w, 60, 190, offCPU)
+				store(w, 3, 4, onCPU)
+			}
+		}},
+		{name: "cleared", min: 0, max: 60, write: func(w *prefixindex.Writer, stop func() bool) {
+			for n := 1; !stop(); n = n%60 + 1 {
+				store(w, 0, n)
+				fail(w.Clear())
+			}
+		}},
+		{name: "beyond an unknown parent", min: 0, max: 0, write: func(w *prefixindex.Writer, stop func() bool) {
+			for !stop() {
+				store(w, 1, 190)
+				remove(w, 1, 190)
+			}
+		}},
+	}
+}
+
+// TestStress runs all roles beside lookups.
+func TestStress(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
+	require.NoError(t, err)
+	var stopped atomic.Bool
+	var writers, readers sync.WaitGroup
+	var failure atomic.Pointer[string]
+	fail := func(err error) {
+		if err != nil {
+			s := err.Error()
+			failure.CompareAndSwap(nil, &s)
+		}
+	}
+	roles := stressRoles(fail)
+	eps := make([]prefixindex.Endpoint, len(roles))
+	ready := make([]atomic.Bool, len(roles))
+	for i, r := range roles {
+		eps[i], err = ix.Join(r.name)
+		require.NoError(t, err)
+		w, err := ix.Writer(eps[i], 0)
+		require.NoError(t, err)
+		writers.Go(func() {
+			first := true
+			r.write(w, func() bool {
+				if first {
+					ready[i].Store(true)
+					first = false
+				}
+				return stopped.Load()
+			})
+		})
+	}
+	// Owners that come and go, so that slots and tables change hands.
+	writers.Go(func() {
+		for n := 0; !stopped.Load(); n++ {
+			ep, err := ix.Join("guest")
+			fail(err)
+			for rank := range 3 {
+				w, err := ix.Writer(ep, rank)
+				fail(err)
+				fail(w.Store(stressSpan(0, 1+n%190)))
+			}
+			ix.Leave(ep)
+		}
+	})
+	var lookups atomic.Int64
+	for range 2 {
+		readers.Go(func() {
+			var p prefixindex.Prompt
+			var m prefixindex.Match
+			for n := 0; !stopped.Load(); n++ {
+				if n%2 == 0 {
+					p.Reset(scope, tokens(4*stressBlocks)) // hashes as needed, or all known
+					if n%4 == 0 {
+						ix.Hasher().Hashes(&p)
+					}
+				}
+				var valid [16]bool
+				for i := range roles {
+					valid[i] = ready[i].Load()
+				}
+				ix.Match(&p, &m)
+				for i, r := range roles {
+					if run := m.Of(eps[i]).Any / 4; valid[i] && (run < r.min || run > r.max) {
+						t.Errorf("%s: run of %d blocks, want %d to %d", r.name, run, r.min, r.max)
+						stopped.Store(true)
+					}
+				}
+				lookups.Add(1)
+			}
+		})
+	}
+	for end := time.Now().Add(*stressFor); time.Now().Before(end) && !stopped.Load(); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stopped.Store(true)
+	readers.Wait()
+	writers.Wait()
+	if s := failure.Load(); s != nil {
+		t.Error(*s)
+	}
+	for _, ep := range eps {
+		ix.Leave(ep)
+	}
+	s := ix.Stats()
+	require.Zero(t, s.Blocks+s.Holdings+s.Handles+s.Orphans, "left over")
+	t.Logf("%d lookups", lookups.Load())
+}
+
+// TestFenceUnderLoad opens epoch after epoch of an owner: what the one before held must
+// be gone from every lookup that begins after Writer has returned.
+func TestFenceUnderLoad(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	scopes := []prefixindex.Scope{{Model: "0"}, {Model: "1"}, {Model: "2"}}
+	var epoch atomic.Int64 // that Writer has returned last; it stores in scope epoch%3
+	var stopped atomic.Bool
+	var group sync.WaitGroup
+	group.Go(func() {
+		for n := int64(0); !stopped.Load(); n++ {
+			w, err := ix.Writer(ep, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			epoch.Store(n)
+			s := stressSpan(0, 50)
+			s.Scope = scopes[n%3]
+			if err := w.Store(s); err != nil {
+				t.Error(err)
+			}
+			if n%3 == 0 {
+				ix.Leave(ep)
+				late := stressSpan(50, 60)
+				if err := w.Store(late); err == nil {
+					t.Error("a late write was accepted")
+				}
+				if ep, err = ix.Join("a"); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for range 2 {
+		group.Go(func() {
+			var p prefixindex.Prompt
+			var m prefixindex.Match
+			for i := 0; !stopped.Load(); i++ {
+				// The epoch before this one has ended, and two more must begin until its
+				// scope is stored again: at most one has if the count has not moved.
+				before := epoch.Load()
+				p.Reset(scopes[(before+2)%3], tokens(200))
+				ix.Match(&p, &m)
+				held := 0
+				for _, h := range m.All() {
+					held = h.Any
+				}
+				if held > 0 && epoch.Load() == before {
+					t.Errorf("in epoch %d a lookup reports %d tokens of the one before", before, held)
+				}
+			}
+		})
+	}
+	time.Sleep(*stressFor / 2)
+	stopped.Store(true)
+	group.Wait()
+}
