@@ -189,6 +189,7 @@ func (b *batch) event(v *value) {
 		ok = seen["block_hashes"] && seen["token_ids"] && seen["block_size"] && (len(e.Extras) == 0 || lists == len(e.Hashes))
 	case kvevents.Removed:
 		ok = seen["block_hashes"]
+	case kvevents.Cleared:
 	}
 	if !ok {
 		b.malformed++
@@ -310,8 +311,9 @@ func hash(x *value) (prefixindex.EngineHash, bool) {
 			h = h<<8 | prefixindex.EngineHash(c)
 		}
 		return h, len(x.bytes) > 0
+	default:
+		return 0, false
 	}
-	return 0, false
 }
 
 func extraOf(x *value) kvevents.Extra {
@@ -327,6 +329,7 @@ func extraOf(x *value) kvevents.Extra {
 				return kvevents.Extra{Shape: kvevents.ExtraItem, ID: x.list[0].bytes, Offset: int(offset), HasOffset: true}
 			}
 		}
+	default:
 	}
 	return kvevents.Extra{Shape: kvevents.ExtraOther}
 }
