@@ -23,7 +23,7 @@ func TestStoredRemovedCleared(t *testing.T) {
 	require.EqualValues(t, 4, s.Stored)
 	require.EqualValues(t, 1, s.Removed)
 	require.EqualValues(t, 1, s.Cleared)
-	require.EqualValues(t, 1, s.Blocks.Blocks)
+	require.Equal(t, 1, s.Blocks.Blocks)
 	require.EqualValues(t, 1, s.Blocks.Epochs)
 }
 

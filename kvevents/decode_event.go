@@ -42,6 +42,8 @@ const (
 
 // The slots of positional events, after the tag. Fields were only ever added at the
 // end, so that a shorter array is an older schema.
+//
+//nolint:gochecknoglobals // tables, never written
 var (
 	storedSlots = [...]field{
 		fieldHashes, fieldParent, fieldTokens, fieldBlockTokens, fieldLoRAID, fieldMedium,
@@ -249,6 +251,7 @@ func (p *parser) complete(e *Event, seen int) verdict {
 		}
 	case Removed:
 		need = 1 << fieldHashes
+	case Cleared:
 	}
 	if seen&need != need {
 		return eventMalformed

@@ -182,7 +182,6 @@ func TestHashesOfEveryForm(t *testing.T) {
 
 // One bad event costs that event only, wherever it goes wrong.
 func TestBadEvents(t *testing.T) {
-	const many = 1000
 	good := stored([]uint64{5}, nil, count(1, 4), 4)
 	for name, bad := range map[string]any{
 		"nil":                         nil,

@@ -81,7 +81,7 @@ func (d *Demux) Source(key string) *TopicSource {
 	d.sources[key] = s
 	delete(d.unrouted, key)
 	if d.ended != nil {
-		_ = s.queue.put(context.Background(), arrival{err: d.ended}) // errors find room
+		s.queue.fail(d.ended)
 	}
 	return s
 }
@@ -100,20 +100,14 @@ func (d *Demux) Run(ctx context.Context) error {
 	for {
 		f, err := d.o.Source.Receive(ctx)
 		switch {
-		case err == nil:
-			err = d.route(ctx, f)
 		case errors.Is(err, ErrReconnected):
 			d.tell(err)
 			continue
-		}
-		switch {
 		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, io.EOF):
-			d.end(io.EOF)
-			return nil
-		default:
-			d.end(err)
-			return err
+			err = d.route(ctx, f)
+		}
+		if err != nil {
+			return d.end(ctx, err)
 		}
 	}
 }
@@ -160,15 +154,24 @@ func (d *Demux) tell(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.sources {
-		_ = s.queue.put(context.Background(), arrival{err: err}) // errors find room
+		s.queue.fail(err)
 	}
 }
 
-func (d *Demux) end(err error) {
+// end lets all sources hear how Run ended, and returns what it is to return.
+func (d *Demux) end(ctx context.Context, err error) error {
+	well := ctx.Err() != nil || errors.Is(err, io.EOF)
+	if well {
+		err = io.EOF
+	}
 	d.mu.Lock()
 	d.ended = err
 	d.mu.Unlock()
 	d.tell(err)
+	if well {
+		return nil
+	}
+	return err
 }
 
 // Stats returns counts since NewDemux. O(keys).
@@ -218,5 +221,5 @@ func (s *TopicSource) Close() {
 	}
 	s.d.mu.Unlock()
 	s.queue.discard()
-	_ = s.queue.put(context.Background(), arrival{err: io.EOF}) // errors find room
+	s.queue.fail(io.EOF)
 }

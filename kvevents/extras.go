@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/warmroute/warmroute/prefixindex"
 )
@@ -80,7 +81,7 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 			default:
 				id := a.names.of(x.ID)
 				bare = append(bare, id)
-				if !contains(before, id) {
+				if !slices.Contains(before, id) {
 					list = insert(list, start, prefixindex.ExtraMedia, id)
 				}
 			}
@@ -105,15 +106,6 @@ func insert(list []prefixindex.Extra, at int, kind prefixindex.ExtraKind, id str
 		list[i-1], list[i] = list[i], list[i-1]
 	}
 	return list
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // isDigest reports whether id looks like a digest that an engine names an item by.

@@ -23,15 +23,16 @@ import (
 
 // captured is a file that released engines wrote. testdata/README.md says how.
 type captured struct {
-	File    string
-	SHA256  string
-	From    string
-	Decoded json.RawMessage
+	File    string          `json:"file"`
+	SHA256  string          `json:"sha256"`
+	Decoded json.RawMessage `json:"decoded"`
 }
 
 func manifest(t testing.TB) []captured {
 	t.Helper()
-	var m struct{ Files []captured }
+	var m struct {
+		Files []captured `json:"files"`
+	}
 	b, err := os.ReadFile("testdata/manifest.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &m))
@@ -215,6 +216,12 @@ func engineHash(v any) prefixindex.EngineHash {
 	return prefixindex.EngineHash(number(v))
 }
 
+// exchange is a request and what came back, in hex.
+type exchange struct {
+	Sent     []string   `json:"sent"`
+	Received [][]string `json:"received"`
+}
+
 // Frames of live messages and of replays, as sockets saw them.
 func TestCapturedReplays(t *testing.T) {
 	layouts := map[int]int{}
@@ -223,15 +230,11 @@ func TestCapturedReplays(t *testing.T) {
 			continue
 		}
 		var exchanges []struct {
-			Topic    string
-			FirstSeq uint64 `json:"first_seq"`
-			Live     [][]string
-			Dealer   struct{ Sent, Received [][]byte } `json:"-"`
-			Raw      struct {
-				Sent     []string
-				Received [][]string
-			} `json:"dealer"`
-			Past struct{ Received [][]string } `json:"dealer_past_the_end"`
+			Topic    string     `json:"topic"`
+			FirstSeq uint64     `json:"first_seq"`
+			Live     [][]string `json:"live"`
+			Dealer   exchange   `json:"dealer"`
+			Past     exchange   `json:"dealer_past_the_end"`
 		}
 		if json.Unmarshal(capturedFile(t, f.File), &exchanges) != nil {
 			continue // counts of what replays lost
@@ -240,7 +243,7 @@ func TestCapturedReplays(t *testing.T) {
 			if len(x.Live) == 0 {
 				continue
 			}
-			require.Equal(t, parts(x.Raw.Sent), [][]byte{{}, kvevents.ReplayRequest(x.FirstSeq)[1]}, f.File)
+			require.Equal(t, [][]byte{{}, kvevents.ReplayRequest(x.FirstSeq)[1]}, parts(x.Dealer.Sent), f.File)
 			var live []kvevents.Frame
 			for i, m := range x.Live {
 				frame, err := kvevents.ParseMessage(parts(m))
@@ -249,7 +252,7 @@ func TestCapturedReplays(t *testing.T) {
 				require.Equal(t, x.FirstSeq+uint64(i), frame.Seq)
 				live = append(live, frame)
 			}
-			for i, m := range x.Raw.Received {
+			for i, m := range x.Dealer.Received {
 				frame, end, err := kvevents.ParseReplay(parts(m))
 				require.NoError(t, err, f.File)
 				require.Equal(t, i == len(live), end, f.File)
@@ -278,15 +281,14 @@ func parts(hexes []string) [][]byte {
 
 // step is one step of a workload that an engine's own cache went through.
 type step struct {
-	BlockSize int   `json:"block_size"` // of the first line
-	Windows   []int // of the first line: the attention groups, 0 for full attention
-	Step      int
-	Payload   string
-	Resident  []json.RawMessage
+	BlockSize int               `json:"block_size"` // of the first line
+	Step      int               `json:"step"`
+	Payload   string            `json:"payload"`
+	Resident  []json.RawMessage `json:"resident"`
 	Probes    []struct {
-		Tokens []uint32
-		Hit    int
-	}
+		Tokens []uint32 `json:"tokens"`
+		Hit    int      `json:"hit"`
+	} `json:"probes"`
 }
 
 // After each step of a random workload the index answers as the engine's cache does.

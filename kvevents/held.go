@@ -1,7 +1,5 @@
 package kvevents
 
-import "container/heap"
-
 // numbered is a frame with the fingerprint of its payload.
 type numbered struct {
 	Frame
@@ -13,8 +11,8 @@ type held struct {
 	maxFrames, maxBytes int
 
 	frames map[uint64]numbered
-	order  seqHeap // the keys of frames
-	bytes  int     // of payloads
+	order  []uint64 // the keys of frames, as a heap: none is above its parent (i-1)/2
+	bytes  int      // of payloads
 }
 
 // add keeps f, unless its number is there already. It reports whether there was room.
@@ -30,7 +28,13 @@ func (h *held) add(f numbered) bool {
 	}
 	h.frames[f.Seq] = f
 	h.bytes += len(f.Payload)
-	heap.Push(&h.order, f.Seq)
+	i := len(h.order)
+	h.order = append(h.order, f.Seq)
+	for i > 0 && h.order[(i-1)/2] > f.Seq { // live frames come in order, and stay at the end
+		h.order[i] = h.order[(i-1)/2]
+		i = (i - 1) / 2
+	}
+	h.order[i] = f.Seq
 	return true
 }
 
@@ -42,9 +46,27 @@ func (h *held) lowest() (uint64, bool) {
 	return h.order[0], true
 }
 
-// take removes the frame of the lowest number.
+// take removes the frame of the lowest number. There must be one.
 func (h *held) take() numbered {
-	seq := heap.Pop(&h.order).(uint64)
+	seq := h.order[0]
+	last := len(h.order) - 1
+	moved := h.order[last]
+	h.order = h.order[:last]
+	i := 0
+	for 2*i+1 < last {
+		child := 2*i + 1
+		if child+1 < last && h.order[child+1] < h.order[child] {
+			child++
+		}
+		if h.order[child] >= moved {
+			break
+		}
+		h.order[i] = h.order[child]
+		i = child
+	}
+	if last > 0 {
+		h.order[i] = moved
+	}
 	f := h.frames[seq]
 	delete(h.frames, seq)
 	h.bytes -= len(f.Payload)
@@ -56,17 +78,4 @@ func (h *held) drop() int {
 	n := len(h.frames)
 	h.frames, h.order, h.bytes = nil, nil, 0
 	return n
-}
-
-type seqHeap []uint64
-
-func (h seqHeap) Len() int           { return len(h) }
-func (h seqHeap) Less(i, j int) bool { return h[i] < h[j] }
-func (h seqHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *seqHeap) Push(x any)        { *h = append(*h, x.(uint64)) }
-func (h *seqHeap) Pop() any {
-	last := len(*h) - 1
-	seq := (*h)[last]
-	*h = (*h)[:last]
-	return seq
 }

@@ -20,6 +20,8 @@ type place struct {
 
 // media are the names in use. They differ between engines and versions; letter case
 // differs too. Other names are not guessed at.
+//
+//nolint:gochecknoglobals // a table, never written
 var media = []struct {
 	name  string
 	place place

@@ -140,7 +140,7 @@ func count(first, n int) []uint32 {
 
 // stored is a BlockStored of vLLM's map form; parent is a hash or nil. more replaces
 // fields and adds some.
-func stored(hashes []uint64, parent any, tokens any, blockTokens int, more ...any) dict {
+func stored(hashes []uint64, parent, tokens any, blockTokens int, more ...any) dict {
 	d := dict{
 		"type", "BlockStored", "block_hashes", hashes, "parent_block_hash", parent,
 		"token_ids", tokens, "block_size", blockTokens, "lora_id", nil, "medium", "GPU", "lora_name", nil,

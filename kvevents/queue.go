@@ -70,7 +70,7 @@ func newQueue(o QueueOptions) *queue {
 }
 
 // put adds a, or drops it. It waits for room if the policy says so, and then fails
-// only when ctx ends. Errors always find room.
+// only when ctx ends.
 func (q *queue) put(ctx context.Context, a arrival) error {
 	for !q.offer(a) {
 		select {
@@ -81,6 +81,12 @@ func (q *queue) put(ctx context.Context, a arrival) error {
 	}
 	signal(q.ready)
 	return nil
+}
+
+// fail adds an error, for which there is always room.
+func (q *queue) fail(err error) {
+	q.offer(arrival{err: err})
+	signal(q.ready)
 }
 
 // offer reports whether a has been dealt with.

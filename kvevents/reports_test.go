@@ -62,7 +62,7 @@ func TestBlocksOfUnknownParent(t *testing.T) {
 	f.apply(stored([]uint64{3}, 1, count(5, 4), 4), stored([]uint64{4}, 3, count(9, 4), 4))
 	require.Zero(t, f.gpu(count(5, 8)), "a block from the middle begins no prompt")
 	require.Zero(t, f.gpu(count(1, 12)))
-	require.EqualValues(t, 2, f.applier.Stats().Blocks.Orphans)
+	require.Equal(t, 2, f.applier.Stats().Blocks.Orphans)
 	f.apply(stored([]uint64{1}, nil, count(1, 4), 4))
 	require.Equal(t, 12, f.gpu(count(1, 12)))
 	require.Zero(t, f.applier.Stats().Blocks.Orphans)

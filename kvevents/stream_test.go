@@ -49,7 +49,7 @@ func newPlayer(t *testing.T, o kvevents.StreamOptions) *player {
 func (p *player) play(line string) string {
 	p.Helper()
 	out := p.steps(nil)
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		round := p.round
 		if rest, ok := strings.CutPrefix(word, "old:"); ok {
 			word = rest
@@ -112,7 +112,7 @@ func (p *player) steps(out []string) []string {
 
 func TestStream(t *testing.T) {
 	plain := kvevents.StreamOptions{}
-	clear := kvevents.StreamOptions{Loss: kvevents.LossClear}
+	clears := kvevents.StreamOptions{Loss: kvevents.LossClear}
 	replay := kvevents.StreamOptions{Replay: true}
 	replayClear := kvevents.StreamOptions{Replay: true, Loss: kvevents.LossClear}
 	tight := kvevents.StreamOptions{Replay: true, HeldFrames: 2}
@@ -128,9 +128,9 @@ func TestStream(t *testing.T) {
 		{"from the first", plain, []string{"0 1 2", "0 1 2 live"}, is{Frames: 3}},
 		{"nothing heard", plain, []string{"", "never"}, is{}},
 		{"late join without replay", plain, []string{"57 58", "57 58 gap"}, is{Gaps: 1, Missing: 57, Lost: 57}},
-		{"late join without replay, clear", clear, []string{"57 58", "57 58 gap"}, is{Lost: 57}},
+		{"late join without replay, clear", clears, []string{"57 58", "57 58 gap"}, is{Lost: 57}},
 		{"gap without replay", plain, []string{"0 1", "0 1 live", "4", "4 gap", "5", "5 gap"}, is{Gaps: 1, Missing: 2, Lost: 2}},
-		{"gap without replay, clear", clear, []string{"0 1", "0 1 live", "4", "begin 4 gap"}, is{Lost: 2}},
+		{"gap without replay, clear", clears, []string{"0 1", "0 1 live", "4", "begin 4 gap"}, is{Lost: 2}},
 		{"restart without replay", plain, []string{"0 1 2", "0 1 2 live", "0b 1b", "begin 0b 1b live"}, is{Restarts: 1}},
 		{"restart heals a gap", plain, []string{"5", "5 gap", "0b", "begin 0b live"}, is{Restarts: 1, Lost: 5}},
 		{"restart heard late, without replay", plain, []string{"0 1 2 3", "0 1 2 3 live", "2b", "begin 2b gap"}, is{Restarts: 1, Missing: 2, Lost: 2}},
@@ -172,11 +172,11 @@ func TestStream(t *testing.T) {
 		}, is{Lost: 1, ReplaysFailed: 3}},
 		{"replay is refused, at the start", replay, []string{"fail", "replay:0 never", "+500ms fail", "replay:0 never", "+1s fail", "replay:0 never", "0 1", "0 1 live"}, is{ReplaysFailed: 3, Lost: 0}},
 		{"replay is refused, and holes are many", replay, []string{
-			"fail +500ms fail", "replay:0 replay:0 never", "2 3 6 8", "resyncing", "+1s", "replay:0 resyncing", "fail", "2 3 6 8 gap",
+			"fail", "replay:0 never", "+500ms fail", "replay:0 never", "2 3 6 8", "resyncing", "+1s", "replay:0 resyncing", "fail", "2 3 6 8 gap",
 		}, is{Lost: 5, Gaps: 3, Missing: 5}},
 		{"progress is tried again at once", replay, []string{"end 0 4", "replay:0 0 replay:0 resyncing", "r0 r1 fail", "1 replay:1 resyncing", "r1 r2 fail", "2 replay:2 resyncing", "r2 r3 end", "3 4 live"}, is{}},
 		{"frames of a replay that was given up", replay, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "+5s +1s", "stop replay:0 resyncing", "old:r0 old:r1 r0 r1 r2", "1 2 stop live"}, is{LateReplayed: 2}},
-		{"replay comes after the gap was given up", replay, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "fail +1s fail +1s fail", "replay:0 replay:0 2 gap", "r1", "gap"}, is{LateReplayed: 1}},
+		{"replay comes after the gap was given up", replay, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "fail +1s fail", "replay:0 resyncing", "+1s fail", "replay:0 2 gap", "r1", "gap"}, is{LateReplayed: 1}},
 
 		{"restart with replay", replay, []string{"end 0 1", "replay:0 0 1 live", "0b", "begin 0b live"}, is{Restarts: 1}},
 		{"restart heard late", replay, []string{"end 0 1 2", "replay:0 0 1 2 live", "1b", "begin replay:0 resyncing", "r0b r1b", "0b 1b stop live"}, is{Restarts: 1, Lost: 0}},
@@ -190,13 +190,13 @@ func TestStream(t *testing.T) {
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
 		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},
-		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail +1s", "replay:1 replay:1 resyncing", "2", "resyncing", "fail", "2 live"}, is{Unchecked: 1}},
+		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail", "replay:1 resyncing", "+1s", "replay:1 resyncing", "2", "resyncing", "fail", "2 live"}, is{Unchecked: 1}},
 		{"reconnected, without replay", plain, []string{"0 conn 1", "0 1 live"}, is{Reconnects: 1}},
 
 		{"no room to wait", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 3 resyncing", "r3 r4 r5", "4 5 resyncing", "end", "live"}, is{Overflowed: 2, Lost: 0}},
 		{"no room to wait, asked again", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 end", "1 2 3 replay:3 resyncing", "6", "resyncing", "r3 r4 r5 r6", "4 5 6 stop live"}, is{Overflowed: 2, Lost: 0}},
-		{"no room to wait, given up", tight, []string{"fail +500ms fail +1s", "replay:0 replay:0 replay:0 never", "0 1 2 3", "resyncing", "fail", "0 1 gap", "4", "4 gap"}, is{Overflowed: 2, Lost: 2}},
-		{"no room for bytes", narrow, []string{"10 11", "replay:0 resyncing", "fail +500ms fail +1s fail", "replay:0 replay:0 10 gap"}, is{Overflowed: 1}},
+		{"no room to wait, given up", tight, []string{"fail", "replay:0 never", "+500ms fail", "replay:0 never", "+1s", "replay:0 never", "0 1 2 3", "resyncing", "fail", "0 1 gap", "4", "4 gap"}, is{Overflowed: 2, Lost: 2}},
+		{"no room for bytes", narrow, []string{"10 11", "replay:0 resyncing", "fail +500ms fail", "replay:0 resyncing", "+1s fail", "replay:0 10 gap"}, is{Overflowed: 1}},
 
 		{"reset", plain, []string{"0 1 reset", "0 1 dropped:0 live", "7", "7 live", "9", "9 gap"}, is{Lost: 1}},
 		{"reset while frames wait", replay, []string{"end 0 2 3", "replay:0 0 replay:0 resyncing", "reset", "dropped:2 stop live", "r1", "live", "6 7", "6 7 live", "9", "replay:7 resyncing"}, is{}},

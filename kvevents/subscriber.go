@@ -275,7 +275,7 @@ func (s *Subscriber) apply(f Frame) error {
 		s.stats.Unreadable++
 		s.stream.Damaged()
 		if bits.OnesCount64(s.stats.Unreadable) == 1 { // the 1st, 2nd, 4th, 8th...
-			s.log.Warn("payload cannot be read", "seq", f.Seq, "so far", s.stats.Unreadable, "err", err)
+			s.log.Warn("payload cannot be read", "seq", f.Seq, "so_far", s.stats.Unreadable, "err", err)
 		}
 		return nil
 	}

@@ -1,0 +1,3 @@
+// Package oracle compares this library with others that do part of the same work. It
+// is a module of its own so that nothing depends on them; all of it is in tests.
+package oracle
