@@ -92,13 +92,18 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 		if m.Help == "" {
 			m.Help = strings.ReplaceAll(snake(field.Name), "_", " ")
 		}
-		if strings.HasSuffix(field.Name, "Tokens") {
+		switch {
+		case strings.HasSuffix(field.Name, "Tokens"):
 			m.Unit = "tokens"
+		case strings.HasSuffix(field.Name, "Bytes"):
+			m.Unit = "bytes"
 		}
 		switch x := f.Interface().(type) {
 		case uint64:
 			w.count(m, field.Name, x)
 		case int:
+			w.emit(m, float64(x))
+		case int64:
 			w.emit(m, float64(x))
 		case float64:
 			w.emit(m, x)
