@@ -65,23 +65,23 @@
 //
 // # Storage
 //
-//	             hash of a block
-//	                   | its upper bits                    slots, 64 to a word
-//	                   v                                  +--------------------+
-//	 256 shards   [ table ][ table ] ...                  | page: live bits,   |
-//	                   |                                  | holes, last hole   |
-//	                   v                                  +--------------------+
-//	 records      | hash | set |  keys never move              ^        |
-//	                        |                                  |        v
-//	                        +-- up to 3 slots in the word      |   contents of one
-//	 spill words  ....[ list | bitmap ]....  more members -----+   owner's epoch
+//	            hash of a block
+//	                  | its upper bits                    slots, 64 to a word
+//	                  v                                  +--------------------+
+//	256 shards   [ table ][ table ] ...                  | page: live bits,   |
+//	                  |                                  | holes, last hole   |
+//	                  v                                  +--------------------+
+//	records      | hash | set |  keys never move              ^        |
+//	                       |                                  |        v
+//	                       +-- up to 3 slots in the word      |   contents of one
+//	spill words  ....[ list | bitmap ]....  more members -----+   owner's epoch
 //
-//	 contents, under the owner's lock:
+//	contents, under the owner's lock:
 //
-//	 engine hash -> names \                                    +- parent
-//	                       > entry: hash, parent, depth, copies, flags, counts
-//	 block hash  -> tips  /    slab of 28 bytes each; far, parts, until beside it
-//	                           only for owners that need them
+//	engine hash -> names \                                    +- parent
+//	                      > entry: hash, parent, depth, copies, flags, counts
+//	block hash  -> tips  /    slab of 28 bytes each; far, parts, until beside it
+//	                          only for owners that need them
 //
 // The records say, for each block, which slots hold it. A slot is one level (on GPU;
 // on GPU or CPU; on any tier) of one epoch of one owner; an owner that uses one tier
