@@ -41,13 +41,96 @@
 //
 // While nothing is being written, a match is exact for every owner. While
 // writes run, each answer d had block d-1 held at some instant of the call, and
-// nothing of an epoch that had ended before the call is ever reported.
+// nothing of an epoch that had ended before the call is ever reported. Owners are
+// looked at one by one: the answers need not be of the same instant.
 //
 // # Trust
 //
 // How far an owner's contents can be believed is its [View]. The index stores
 // it for whoever feeds the owner and hands it out with each match: an owner
 // that was never heard of is not the same as one that holds nothing.
+//
+// # Costs and bounds
+//
+// A lookup takes no lock and allocates nothing. It is one hash and one probe where
+// nobody has the first block, two probes where everybody has the whole prompt, and
+// else about log(blocks) probes for each different length of run, whatever the number
+// of owners. Tokens are hashed as the search needs them. Writes take the lock of
+// their owner; those of different owners run in parallel.
+//
+// A block takes about 26 bytes and each of its holders about 42 more ([Estimate]),
+// without a pointer for the garbage collector to follow. [Options].OwnerBlocks and
+// MaxBytes bound it: leaves go first, heads survive, and so does what lookups go on
+// finding. [Stats] tells the bytes and what was evicted, parked, dropped or refused.
+//
+// # Storage
+//
+//	            hash of a block
+//	                  | its upper bits                    slots, 64 to a word
+//	                  v                                  +--------------------+
+//	256 shards   [ table ][ table ] ...                  | page: live bits,   |
+//	                  |                                  | holes, last hole   |
+//	                  v                                  +--------------------+
+//	records      | hash | set |  keys never move              ^        |
+//	                       |                                  |        v
+//	                       +-- up to 3 slots in the word      |   contents of one
+//	spill words  ....[ list | bitmap ]....  more members -----+   owner's epoch
+//
+//	contents, under the owner's lock:
+//
+//	engine hash -> names \                                    +- parent
+//	                      > entry: hash, parent, depth, copies, flags, counts
+//	block hash  -> tips  /    slab of 28 bytes each; far, parts, until beside it
+//	                          only for owners that need them
+//
+// The records say, for each block, which slots hold it. A slot is one level (on GPU;
+// on GPU or CPU; on any tier) of one epoch of one owner; an owner that uses one tier
+// has one slot for all three. To end an epoch is to clear one live bit, and its slot is
+// free for another one when its bits have been swept out of the records, in steps, by
+// whatever writes come next.
+//
+// What an owner has announced is a tree of entries, each the tokens between two borders
+// of our blocks or of the engine's, so that engine blocks may be larger, smaller, or of
+// mixed sizes. It knows for each entry the copies by tier, and how many children are
+// held: enough to tell, as a block comes or goes, whether a hole opens or closes.
+//
+// # Holes
+//
+// Where an owner holds every block's parent too, what it holds of any prompt is a
+// prefix, and a binary search over positions is exact. A hole is a missing block with
+// held children. Owners with holes list them; a lookup searches all owners as if there
+// were none, and then shortens a run to the first listed hole on the prompt's chain,
+// below which the chain is a prefix again. With more than 64 holes, an owner's chain is
+// walked.
+//
+// # Why a reader is safe beside a writer
+//
+// Memory. A table's keys stay where they are, and words beyond a record are given to one
+// set once. When a table is full or mostly garbage, a rebuilt copy is published, and the
+// old one stays as it is until the collector finds that no reader has it: no reuse, no
+// generation to check. A record's set is written before its key, a larger set before the
+// word that leads to it, and a member never moves within a set in place. A reader with
+// an old table sees each set as of an instant within its own call.
+//
+// Runs. Probes of one search see different instants. While an owner has no holes, blocks
+// come and go at the ends of chains only, and a search sees some run that the owner had.
+// When a hole is made, the writer lists it, counts it, and only then changes the bit, and
+// counts again if the bit was cleared; closing one, it changes the bit and then the list.
+// A reader notes the count, reads the lists, searches, and searches again, for the owners
+// concerned, if a hole was counted since: at most three times, and then gives the least
+// of the results, each of which ended at a block that was held.
+//
+// Epochs. Who is a member and what each slot stands for is an immutable roster, changed
+// by publishing another. A lookup takes one; a slot that stands for something else in the
+// roster at its end is dropped from the result. A Match keeps its roster, so that it can
+// be read at leisure.
+//
+// # Files
+//
+// hasher, prompt: hashes. index, members, roster: who is there. shard, ownerset: records.
+// search, match, holes, recency: lookups. writer, span, orphans, sweep: writes.
+// contents, entry, parts, lookup, slab: one owner's tables. ghosts, evict, budget,
+// compact: bounds. assumed, expect, due: what expires. snapshot, codec: files.
 //
 // # Limits
 //

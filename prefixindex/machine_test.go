@@ -1,6 +1,7 @@
 package prefixindex_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -18,10 +19,15 @@ import (
 // TestIndexEqualsReference writes at random to an index and to the reference, and
 // compares every answer after every write.
 func TestIndexEqualsReference(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t, 1<<20)
-		t.Repeat(m.actions())
-	})
+	rapid.Check(t, equalsReference)
+}
+
+// FuzzIndex does so guided by coverage.
+func FuzzIndex(f *testing.F) { f.Fuzz(rapid.MakeFuzz(equalsReference)) }
+
+func equalsReference(t *rapid.T) {
+	m := newMachine(t, 1<<20)
+	t.Repeat(m.actions())
 }
 
 // TestCapacityOfAssumedBlocks does so without events, in little room.
@@ -327,6 +333,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"chaos":         m.chaos,
 		"late":          m.late,
 		"member leaves": m.leave,
+		"restart":       m.restart,
 		"new epoch or clear": func(t *rapid.T) {
 			if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
 				return
@@ -467,6 +474,33 @@ func (m *machine) leave(t *rapid.T) {
 			require.Greater(t, e, old)
 		}
 	}
+}
+
+// restart replaces the index by what Restore makes of its snapshot.
+func (m *machine) restart(t *rapid.T) {
+	if rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
+		return
+	}
+	var file bytes.Buffer
+	require.NoError(t, m.ix.Snapshot(&file))
+	options := m.options
+	options.BlockTokens = 0 // the snapshot's
+	ix, err := prefixindex.Restore(options, &file)
+	require.NoError(t, err)
+	for id, o := range m.owners {
+		ep, ok := ix.Find(id.name)
+		require.True(t, ok)
+		w, _, err := ix.Resume(ep, id.rank)
+		require.NoError(t, err)
+		if o.w != nil {
+			o.w = w
+		}
+		if o.view != prefixindex.ViewNever && o.view != prefixindex.ViewAssumed {
+			o.view = prefixindex.ViewStale
+		}
+		o.ref.Counts = reference.Counts{}
+	}
+	m.ix, m.ended = ix, nil
 }
 
 // check compares every answer.

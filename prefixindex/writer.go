@@ -74,6 +74,9 @@ type Writer struct {
 
 	chunk [tiers]atomic.Int64 // longest Whole span seen, in tokens
 
+	batch  sync.Mutex // held while a batch is applied: no snapshot is taken then
+	cursor []byte     // guarded by batch
+
 	mu       sync.Mutex // the owner's lock: guards what follows
 	contents *contents
 	fed      bool // Store was called: the engine says what it holds

@@ -1,0 +1,118 @@
+package prefixindex
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLookupsTakeNoLock holds every lock there is while lookups run.
+func TestLookupsTakeNoLock(t *testing.T) {
+	ix, err := New(Options{BlockTokens: 4})
+	require.NoError(t, err)
+	e, err := ix.Join("a")
+	require.NoError(t, err)
+	w, err := ix.Writer(e, 0)
+	require.NoError(t, err)
+	var p Prompt
+	p.Reset(Scope{}, make([]uint32, 40))
+	require.NoError(t, w.Insert(&p, -1))
+
+	ix.mu.Lock()
+	ix.sweeping.Lock()
+	ix.enforcing.Lock()
+	w.mu.Lock()
+	w.batch.Lock()
+	for i := range ix.records.shards {
+		ix.records.shards[i].mu.Lock()
+	}
+	done := make(chan Held)
+	go func() {
+		var m Match
+		ix.Match(&p, &m)
+		_, _ = ix.Find("a")
+		_ = ix.Name(e)
+		_ = ix.View(e, 0)
+		done <- m.Of(e)
+	}()
+	select {
+	case h := <-done:
+		require.Equal(t, 40, h.GPU)
+	case <-time.After(10 * time.Second):
+		t.Fatal("a lookup waits for a writer")
+	}
+}
+
+// TestSlabsHoldNoPointers looks at the types of what there are millions of.
+func TestSlabsHoldNoPointers(t *testing.T) {
+	var find func(reflect.Type) bool
+	find = func(x reflect.Type) bool {
+		switch x.Kind() {
+		case reflect.Array:
+			return find(x.Elem())
+		case reflect.Struct:
+			for i := range x.NumField() {
+				if find(x.Field(i).Type) {
+					return true
+				}
+			}
+			return false
+		}
+		return x.Kind() >= reflect.Chan && x.Kind() != reflect.Struct || x.Kind() == reflect.Uintptr
+	}
+	for _, x := range []any{record{}, entry{}, far{}, part{}, tail{}, int64(0), uint32(0)} {
+		require.False(t, find(reflect.TypeOf(x)), "%T has a pointer", x)
+	}
+	require.EqualValues(t, 28, reflect.TypeOf(entry{}).Size())
+	require.EqualValues(t, 16, reflect.TypeOf(record{}).Size())
+}
+
+// TestOwnerSetForms grows a set from nothing to the whole fleet and back, through all
+// its forms, and compares it with a map after each step.
+func TestOwnerSetForms(t *testing.T) {
+	const hash = 0x1234567890abcdef
+	for _, stride := range []uint32{1, 7, 150} {
+		var r records
+		r.init()
+		want := map[uint32]bool{}
+		words := int(stride*300>>6) + 1
+		mask, out := make([]uint64, words), make([]uint64, words)
+		for i := range mask {
+			mask[i] = ^uint64(0)
+		}
+		check := func() {
+			t.Helper()
+			table := r.table(hash)
+			set := table.find(hash)
+			require.Equal(t, len(want) > 0, table.intersect(set, mask, out))
+			for slot := range uint32(words * 64) {
+				in := out[slot>>6]>>(slot&63)&1 != 0
+				require.Equal(t, want[slot], in, "slot %d", slot)
+				if slot%stride == 0 {
+					require.Equal(t, in, table.has(set, slot))
+				}
+			}
+			if words == 1 {
+				require.Equal(t, out[0], table.intersect64(set, mask[0]))
+			}
+		}
+		for i := range uint32(300) {
+			r.set(hash, i*stride)
+			want[i*stride] = true
+			if i < 20 || i%37 == 0 {
+				check()
+			}
+		}
+		for i := range uint32(300) {
+			i = i * 7 % 300
+			r.unset(hash, i*stride)
+			delete(want, i*stride)
+			if len(want) < 20 || i%37 == 0 {
+				check()
+			}
+		}
+		require.Zero(t, r.blocks.Load())
+	}
+}
