@@ -113,7 +113,7 @@ func (p *player) steps(out []string) []string {
 func TestStream(t *testing.T) {
 	plain := kvevents.StreamOptions{}
 	clears := kvevents.StreamOptions{Loss: kvevents.LossClear}
-	replay := kvevents.StreamOptions{Replay: true}
+	replay := kvevents.StreamOptions{Replay: true, ReplayIdle: 5 * time.Second}
 	replayClear := kvevents.StreamOptions{Replay: true, Loss: kvevents.LossClear}
 	tight := kvevents.StreamOptions{Replay: true, HeldFrames: 2}
 	narrow := kvevents.StreamOptions{Replay: true, HeldBytes: 3}
@@ -253,7 +253,7 @@ func TestStreamsOfTwoRanks(t *testing.T) {
 }
 
 func TestStreamDeadline(t *testing.T) {
-	p := newPlayer(t, kvevents.StreamOptions{Replay: true, StaleAfter: time.Minute})
+	p := newPlayer(t, kvevents.StreamOptions{Replay: true, ReplayIdle: 5 * time.Second, StaleAfter: time.Minute})
 	in := func() time.Duration {
 		at, ok := p.s.Deadline()
 		if !ok {
