@@ -168,6 +168,7 @@ type round struct {
 	verify   bool // the frame of number from must be the last one applied
 	useful   bool // it brought a frame that was applied
 	higher   bool // it brought frames, but none that comes next
+	reached  uint64
 	deadline time.Time
 }
 

@@ -160,6 +160,12 @@ func TestStream(t *testing.T) {
 			"end 0 4", "replay:0 0 replay:0 resyncing", "r0 r1 r3 end", "1 replay:1 resyncing", "r1 r3 end", "replay:1 resyncing",
 			"r1 r3 end", "3 4 gap", "5", "5 gap",
 		}, is{Lost: 1, ReplayHoles: 3}},
+		{"permanent holes", replay, []string{
+			"end 0 7", "replay:0 0 replay:0 resyncing", "r0 r2 r4 r6 end", "replay:0 resyncing", "r0 r2 r4 r5 end", "2 4 5 6 7 gap",
+		}, is{Lost: 2}},
+		{"permanent hole, and others after what replays reach", replay, []string{
+			"end 0 3 5", "replay:0 0 replay:0 resyncing", "r0 r2 end", "replay:0 resyncing", "r0 r2 end", "2 3 replay:3 resyncing", "r3 r4 r5", "4 5 stop gap",
+		}, is{Lost: 1}},
 		{"permanent hole, clear", replayClear, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "r0 r2 end r0 r2 end", "replay:0 begin 2 gap"}, is{Lost: 1}},
 		{"replay ends early", replay, []string{
 			"end 0 2", "replay:0 0 replay:0 resyncing", "r0 end", "resyncing", "+500ms r0 end", "replay:0 resyncing",
