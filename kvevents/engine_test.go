@@ -109,7 +109,7 @@ func followEngine(t *testing.T, wire enginetest.Wire, engineBlock, indexBlock in
 
 	var known []prompt
 	var open []*enginetest.Sequence
-	for range 400 {
+	for range 200 {
 		p := fresh()
 		if len(known) > 0 && r.IntN(3) > 0 {
 			p = variant(known[r.IntN(len(known))])
