@@ -43,8 +43,8 @@ type Decoder struct {
 // Decode replaces b by the batch in payload. An error wraps ErrPayload and leaves b
 // without events; bad events within a good batch are counted in b and skipped.
 //
-// Limits: 64 MiB of payload, 100,000 events, 2,000,000 hashes and as many tokens in
-// an event. Values that are skipped may be nested to any depth.
+// Limits: 64 MiB of payload, 100,000 events, 262,144 extras, and in an event 2,000,000
+// hashes and as many tokens. Values that are skipped may be nested to any depth.
 //
 // O(len(payload)), one pass, no recursion on the input; allocates only to grow b,
 // and never more than a small multiple of len(payload).

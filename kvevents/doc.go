@@ -18,7 +18,7 @@
 //
 // The parts are exported for programs with plumbing of their own. Frames come from
 // whatever carries them: a [Source] over a message queue, a channel or a file is
-// ten lines.
+// ten lines. A [Demux] parts streams that share a socket.
 //
 // # Epochs
 //
@@ -26,18 +26,47 @@
 // begins a new life: what the index had of the old one is dropped before the batch
 // is applied. Each number is applied once.
 //
+// # Gaps
+//
+// Publishers lose batches, and so do their replays. Where numbers are missing, and
+// the Source is a [Replayer], later frames wait, within bounds, until the missing
+// ones are there: a removal that overtook the store before it would leave the block
+// in the index for good. A replay asks for the last applied frame as well. If that is
+// not what it was, the engine has restarted and its numbers have passed ours. Numbers
+// that no replay brings are given up after a few, and the view says so; without
+// replay, at once. [Loss] chooses between keeping what is known and dropping it. A
+// Subscriber begins with all that the engine still has.
+//
+// How far the picture can be trusted is the view of the owners: never heard of; live;
+// resyncing while numbers are being fetched; gap when some were lost for good, until
+// the engine restarts or says that its cache is empty; stale after a silence, where
+// StreamOptions.StaleAfter asks for that, and when nobody listens any more.
+//
 // # What is not applied
 //
 // One bad event costs that event, an unreadable payload costs that batch, and
 // neither ends the stream. Unknown events and keys, blocks of attention groups that
 // are no dense prefix, copies that live elsewhere: all are skipped, each for a
-// reason that [SubscriberStats] counts. Nothing is taken for a cache reset but a
-// reset.
+// reason that [SubscriberStats] counts. Blocks of which it cannot be told what they
+// depend on, besides their tokens, are never taken for blocks of text. Nothing is
+// taken for a cache reset but a reset.
 //
 // # Dialects
 //
-// vLLM's events, as positional arrays of every age and as maps, in envelopes of
-// two, three or more slots, mixed in a batch; SGLang's, both forms. Integers of any
-// width and sign are the same 64 bits; digests of 16 or 32 bytes are cut to the
-// last 8, which is vLLM's own short form.
+// vLLM's events since 0.9, as positional arrays of every age and as maps, in envelopes
+// of two, three or more slots, mixed in a batch, or wrapped in bytes; SGLang's, both
+// forms. TensorRT-LLM's stream has vLLM's shape. Integers of any width and sign are
+// the same 64 bits; digests of 16 or 32 bytes are cut to the last 8, which is vLLM's
+// own short form, so that engines may mix both. [Decoder] has options for what cannot
+// be told from the bytes.
+//
+// # Limits
+//
+// What an engine does not say cannot be known. vLLM before 0.17 does not say that a
+// prompt was salted, or had images: prompts with equal tokens are one there. vLLM
+// before 0.20 does not tell attention groups apart. SGLang does not say that a prompt
+// had an adapter without a public name. SGLang before 0.5.6 names blocks by their
+// contents alone and leaves out parents, so that little of its cache is found.
+// A hit of a model with several attention groups needs the blocks of all of them, and
+// only the dense ones are followed: the answer is then an upper bound.
 package kvevents

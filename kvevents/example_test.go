@@ -10,7 +10,43 @@ import (
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
-// Frames that come over a channel, as from a message queue.
+// channel is a Source of frames that come from elsewhere in the program, or from a
+// message queue.
+type channel chan kvevents.Frame
+
+func (c channel) Receive(ctx context.Context) (kvevents.Frame, error) {
+	select {
+	case f, ok := <-c:
+		if !ok {
+			return kvevents.Frame{}, io.EOF
+		}
+		return f, nil
+	case <-ctx.Done():
+		return kvevents.Frame{}, ctx.Err()
+	}
+}
+
+// A Source is one method.
+func ExampleSource() {
+	frames := make(channel, 1)
+	var source kvevents.Source = frames
+	frames <- kvevents.Frame{Seq: 7}
+	close(frames)
+	for {
+		f, err := source.Receive(context.Background())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("number", f.Seq)
+	}
+	// Output:
+	// number 7
+	// EOF
+}
+
+// An engine announces two blocks of a prompt; a longer prompt that begins with them is
+// looked up.
 func ExampleSubscriber() {
 	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
 	if err != nil {
@@ -20,22 +56,12 @@ func ExampleSubscriber() {
 	if err != nil {
 		panic(err)
 	}
-	frames := make(chan kvevents.Frame)
+	frames := make(channel)
 	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{
 		Index:    ix,
 		Endpoint: ep,
 		Model:    "llama",
-		Source: kvevents.SourceFunc(func(ctx context.Context) (kvevents.Frame, error) {
-			select {
-			case f, ok := <-frames:
-				if !ok {
-					return kvevents.Frame{}, io.EOF
-				}
-				return f, nil
-			case <-ctx.Done():
-				return kvevents.Frame{}, ctx.Err()
-			}
-		}),
+		Source:   frames,
 	})
 	if err != nil {
 		panic(err)

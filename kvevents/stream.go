@@ -40,7 +40,10 @@ type StreamOptions struct {
 	HeldFrames int
 	HeldBytes  int
 
-	// ReplayIdle ends a replay that brings nothing for so long: by default 5 seconds.
+	// ReplayIdle ends a replay that brings nothing for so long: by default a minute. It
+	// is the last resort: engines lose the mark of the end as they lose frames, and a
+	// Replayer had better notice by itself, which can tell waiting for its turn from
+	// waiting for the engine.
 	ReplayIdle time.Duration
 
 	// ReplayAttempts is after how many replays in a row that brought nothing of use
@@ -87,7 +90,7 @@ func (o *StreamOptions) validate() error {
 		o.HeldBytes = 64 << 20
 	}
 	if o.ReplayIdle == 0 {
-		o.ReplayIdle = 5 * time.Second
+		o.ReplayIdle = time.Minute
 	}
 	if o.ReplayAttempts == 0 {
 		o.ReplayAttempts = 3
@@ -165,6 +168,7 @@ type round struct {
 	verify   bool // the frame of number from must be the last one applied
 	useful   bool // it brought a frame that was applied
 	higher   bool // it brought frames, but none that comes next
+	reached  uint64
 	deadline time.Time
 }
 

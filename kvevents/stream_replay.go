@@ -38,6 +38,7 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 	}
 	s.hear()
 	s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
+	s.round.reached = f.Seq
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {
 	case f.Seq < s.round.from:
@@ -211,23 +212,25 @@ func (s *Stream) close() bool {
 	return true
 }
 
-// giveUp goes on without the numbers that are missing first, and where replays do not
-// work at all, without any that are.
+// giveUp goes on without the numbers that are missing first. What the last replays
+// passed over as well is given up with them, and where replays do not work, all that
+// is missing.
 func (s *Stream) giveUp(works bool) {
 	s.attempts = 0
 	if s.round.verify {
 		s.stats.Unchecked++
 	}
-	for {
-		if m := s.missing(); m > s.next {
+	for first := true; ; first = false {
+		m := s.missing()
+		if works && !first && m > s.round.reached {
+			s.ask()
+			return
+		}
+		if m > s.next {
 			s.lose(m)
 		}
 		s.drain()
 		if s.close() {
-			return
-		}
-		if works {
-			s.ask()
 			return
 		}
 	}

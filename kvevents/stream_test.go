@@ -113,7 +113,7 @@ func (p *player) steps(out []string) []string {
 func TestStream(t *testing.T) {
 	plain := kvevents.StreamOptions{}
 	clears := kvevents.StreamOptions{Loss: kvevents.LossClear}
-	replay := kvevents.StreamOptions{Replay: true}
+	replay := kvevents.StreamOptions{Replay: true, ReplayIdle: 5 * time.Second}
 	replayClear := kvevents.StreamOptions{Replay: true, Loss: kvevents.LossClear}
 	tight := kvevents.StreamOptions{Replay: true, HeldFrames: 2}
 	narrow := kvevents.StreamOptions{Replay: true, HeldBytes: 3}
@@ -160,6 +160,12 @@ func TestStream(t *testing.T) {
 			"end 0 4", "replay:0 0 replay:0 resyncing", "r0 r1 r3 end", "1 replay:1 resyncing", "r1 r3 end", "replay:1 resyncing",
 			"r1 r3 end", "3 4 gap", "5", "5 gap",
 		}, is{Lost: 1, ReplayHoles: 3}},
+		{"permanent holes", replay, []string{
+			"end 0 7", "replay:0 0 replay:0 resyncing", "r0 r2 r4 r6 end", "replay:0 resyncing", "r0 r2 r4 r5 end", "2 4 5 6 7 gap",
+		}, is{Lost: 2}},
+		{"permanent hole, and others after what replays reach", replay, []string{
+			"end 0 3 5", "replay:0 0 replay:0 resyncing", "r0 r2 end", "replay:0 resyncing", "r0 r2 end", "2 3 replay:3 resyncing", "r3 r4 r5", "4 5 stop gap",
+		}, is{Lost: 1}},
 		{"permanent hole, clear", replayClear, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "r0 r2 end r0 r2 end", "replay:0 begin 2 gap"}, is{Lost: 1}},
 		{"replay ends early", replay, []string{
 			"end 0 2", "replay:0 0 replay:0 resyncing", "r0 end", "resyncing", "+500ms r0 end", "replay:0 resyncing",
@@ -253,7 +259,7 @@ func TestStreamsOfTwoRanks(t *testing.T) {
 }
 
 func TestStreamDeadline(t *testing.T) {
-	p := newPlayer(t, kvevents.StreamOptions{Replay: true, StaleAfter: time.Minute})
+	p := newPlayer(t, kvevents.StreamOptions{Replay: true, ReplayIdle: 5 * time.Second, StaleAfter: time.Minute})
 	in := func() time.Duration {
 		at, ok := p.s.Deadline()
 		if !ok {

@@ -173,7 +173,7 @@ func TestRemovalWaitsForTheStoreBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, c := newEngine(), chain(2)
 		e.send(c[0])
-		h := start(t, e)
+		h := start(t, e, func(o *kvevents.SubscriberOptions) { o.Stream.ReplayIdle = 5 * time.Second })
 		require.Equal(t, 4, h.gpu(100))
 		e.mu.Lock()
 		e.silent = true
