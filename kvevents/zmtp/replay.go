@@ -94,7 +94,10 @@ func (s *Source) replay(ctx context.Context, from uint64, yield func(kvevents.Fr
 			r.Frames++
 			r.Bytes += uint64(len(f.Payload))
 		})
-		return true, yield(f)
+		if err := yield(f); err != nil {
+			return false, err
+		}
+		return true, ctx.Err()
 	})
 }
 
