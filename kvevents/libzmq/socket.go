@@ -27,9 +27,9 @@ type socket struct {
 	watchers sync.WaitGroup
 
 	listen    bool
-	connected int  // peers, after the handshake
-	reached   bool // TCP is connected
-	failing   int  // handshakes that failed and whose disconnection is still to come
+	connected int               // peers, after the handshake
+	reached   bool              // TCP is connected
+	failing   int               // handshakes that failed and whose disconnection is still to come
 	events    zmtp.SocketEvents // nil for a DEALER
 }
 
@@ -98,7 +98,11 @@ func (s *socket) close() {
 	}
 	s.watchers.Wait()
 	// Only a socket that was closed already, or a context that is gone, can fail here.
+	// The monitor must be told to stop while somebody still listens: otherwise libzmq's
+	// thread, which closes soc in its own time, waits for ever for somebody to take in
+	// what it says of that, and with it everything on this context.
 	if s.soc != nil {
+		_ = s.soc.Monitor("", 0)
 		_ = s.soc.Close()
 	}
 	if s.mon != nil {

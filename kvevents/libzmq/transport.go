@@ -191,7 +191,8 @@ func (s *socket) open(t *Transport, kind zmq.Type, o zmtp.SocketOptions) (err er
 	if s.mon, err = t.zctx.NewSocket(zmq.PAIR); err != nil {
 		return fmt.Errorf("libzmq: new socket: %w", err)
 	}
-	if err = errors.Join(s.mon.SetLinger(0), s.mon.Connect(inproc)); err != nil {
+	// No high-water mark: one that is reached would block libzmq's thread, too.
+	if err = errors.Join(s.mon.SetLinger(0), s.mon.SetRcvhwm(0), s.mon.Connect(inproc)); err != nil {
 		return fmt.Errorf("libzmq: monitor: %w", err)
 	}
 	return errors.Join(s.watch(s.soc), s.watch(s.mon))
