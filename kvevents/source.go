@@ -1,6 +1,14 @@
 package kvevents
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// ErrReconnected is what Source.Receive returns once after its connection was lost and
+// came back. The stream goes on. Numbers alone do not always show what happened in
+// between: the engine may have restarted and be past the last number heard.
+var ErrReconnected = errors.New("kvevents: reconnected")
 
 // Frame is one message of an engine's event stream.
 type Frame struct {
@@ -15,8 +23,9 @@ type Frame struct {
 // a transport that has lost the engine's numbers counts from 0 itself.
 type Source interface {
 	// Receive waits for the next frame. An error ends Subscriber.Run, which returns
-	// it; a Source that can reconnect does so itself. io.EOF says that the stream has
-	// ended well. When ctx ends it returns ctx's error.
+	// it; a Source that can reconnect does so itself, and may say so by
+	// ErrReconnected, which ends nothing. io.EOF says that the stream has ended well.
+	// When ctx ends it returns ctx's error.
 	Receive(ctx context.Context) (Frame, error)
 }
 
@@ -26,13 +35,14 @@ type SourceFunc func(ctx context.Context) (Frame, error)
 // Receive calls f.
 func (f SourceFunc) Receive(ctx context.Context) (Frame, error) { return f(ctx) }
 
-// Replayer is a Source that can fetch past frames again.
+// Replayer is a Source that can fetch past frames again. Replay is called beside
+// Receive, but never beside another Replay.
 type Replayer interface {
 	Source
 
 	// Replay yields what the engine still has of the frames from number from on, in
 	// ascending order, and returns nil when the engine says that this was all. It
-	// stops at the first error of yield and returns it. The engine may have forgotten
-	// the oldest, and may lose any in between.
+	// stops at the first error of yield and returns it, and when ctx ends. The engine
+	// may have forgotten the oldest, and may lose any in between.
 	Replay(ctx context.Context, from uint64, yield func(Frame) error) error
 }

@@ -25,8 +25,8 @@
 //
 // PUB sockets tell a newcomer nothing of the past, so each connection begins with a
 // blank, and the engine behind it may be another process than before.
-// [Source.Reconnects] says so at the point of the stream where it is so. A consumer
-// checks with a replay that overlaps the last frame it has.
+// [Source.Receive] says so, by kvevents.ErrReconnected at the point of the stream where
+// it is so. A Subscriber checks with a replay that overlaps the last frame it has.
 //
 // # Bounds
 //

@@ -20,7 +20,7 @@ type queue struct {
 	head       int // items[:head] are gone
 	bytes      int
 	connection uint64 // the latest
-	delivered  uint64 // that of the last frame handed out
+	announced  uint64 // the latest that get has told of
 	closed     bool
 }
 
@@ -61,19 +61,32 @@ func (q *queue) wake() {
 	}
 }
 
-// get returns the oldest frame, waiting for one. io.EOF after close, when all are out.
+// get returns the oldest frame, waiting for one; kvevents.ErrReconnected, once, before
+// the first frame of a connection that is not the first, or before nothing, if none has
+// come yet; io.EOF after close, when all are out.
 func (q *queue) get(ctx context.Context) (kvevents.Frame, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return kvevents.Frame{}, err
 		}
 		q.mu.Lock()
+		next := q.connection
+		if q.head < len(q.items) {
+			next = q.items[q.head].connection
+		}
+		if next > q.announced {
+			first := q.announced == 0
+			q.announced = next
+			if !first {
+				q.mu.Unlock()
+				return kvevents.Frame{}, kvevents.ErrReconnected
+			}
+		}
 		if q.head < len(q.items) {
 			it := q.items[q.head]
 			q.items[q.head] = item{}
 			q.head++
 			q.bytes -= len(it.frame.Payload)
-			q.delivered = it.connection
 			if q.head == len(q.items) {
 				q.items, q.head = q.items[:0], 0
 				if cap(q.items) > keepItems {
@@ -102,6 +115,7 @@ func (q *queue) connected() {
 	q.mu.Lock()
 	q.connection++
 	q.mu.Unlock()
+	q.wake()
 }
 
 func (q *queue) close() {
@@ -109,16 +123,6 @@ func (q *queue) close() {
 	q.closed = true
 	q.mu.Unlock()
 	q.wake()
-}
-
-// reached is the number of the connection at the point of the stream where get stands.
-func (q *queue) reached() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.head == len(q.items) {
-		return q.connection
-	}
-	return q.delivered
 }
 
 func (q *queue) depth() (frames, bytes int) {

@@ -172,21 +172,16 @@ func (s *Source) hadFrames() bool {
 }
 
 // Receive returns the next frame, waiting for it through any loss of the connection.
-// The error is ctx's, or io.EOF after Close, when all that had arrived is out. The
-// frame is the caller's.
+// The frame is the caller's.
+//
+// Where one connection ends and the next begins it returns kvevents.ErrReconnected, once
+// however many there were, and at once, without waiting for a frame: the engine may be
+// another, and surely there was a moment without ears. With Listen each publisher that
+// comes after the first counts. Other errors are ctx's, and io.EOF after Close, when all
+// that had arrived is out.
 //
 // O(1), no allocation. Safe for concurrent use.
 func (s *Source) Receive(ctx context.Context) (kvevents.Frame, error) { return s.queue.get(ctx) }
-
-// Reconnects returns how many connections, after the first, began before the point of
-// the stream where Receive stands: before the frame it returned last, or, when none
-// waits, until now. So whoever asks after Receive learns that between this frame and
-// the one before there was a new connection, and with it perhaps a new engine and
-// surely a moment without ears; and whoever asks now and then learns it of a silent
-// engine too. What follows is for the consumer: a replay that overlaps what it has.
-//
-// O(1). Safe for concurrent use.
-func (s *Source) Reconnects() uint64 { return max(s.queue.reached(), 1) - 1 }
 
 // Stats returns counts and the state of the connection. O(1). Safe for concurrent use.
 func (s *Source) Stats() SourceStats {

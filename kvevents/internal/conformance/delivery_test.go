@@ -53,7 +53,7 @@ func TestDelivery(t *testing.T) {
 		require.Zero(t, stats.Dropped)
 		require.Zero(t, stats.Malformed.Total())
 		require.Zero(t, stats.TopicChanges)
-		require.Zero(t, s.Reconnects())
+		require.Zero(t, s.reconnects)
 	})
 }
 
@@ -115,7 +115,7 @@ func TestStartBeforePublisher(t *testing.T) {
 		e := kind.open(t, o)
 		defer e.close()
 		join(t, e, s, "", 0)
-		require.Zero(t, s.Reconnects(), "the first connection is no reconnection")
+		require.Zero(t, s.reconnects, "the first connection is no reconnection")
 	})
 }
 
@@ -128,13 +128,13 @@ func TestBounce(t *testing.T) {
 		for life := range uint64(4) {
 			e := kind.open(t, o)
 			seq := join(t, e, s, "", 0)
-			require.Equal(t, life, s.Reconnects())
+			require.Equal(t, life, s.reconnects)
 			e.publish("", seq, []byte("last words"))
 			eventually(t, func() bool { return s.Stats().QueueFrames == 1 })
 			e.close()
 			eventually(t, func() bool { return s.Stats().Disconnects.Lost == life+1 })
 			require.Equal(t, "last words", string(receive(t, s).Payload))
-			require.Equal(t, life, s.Reconnects(), "what was received before is of the old connection")
+			require.Equal(t, life, s.reconnects, "what was received before is of the old connection")
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestListen(t *testing.T) {
 		second := kind.open(t, o)
 		defer second.close()
 		seq := join(t, second, s, "second", 0)
-		require.EqualValues(t, 1, s.Reconnects())
+		require.EqualValues(t, 1, s.reconnects)
 		require.Equal(t, 2, s.Stats().Peers)
 		first.close()
 		eventually(t, func() bool { return s.Stats().Peers == 1 })
@@ -159,7 +159,7 @@ func TestListen(t *testing.T) {
 		first = kind.open(t, o)
 		defer first.close()
 		join(t, first, s, "first", 0)
-		require.EqualValues(t, 2, s.Reconnects())
+		require.EqualValues(t, 2, s.reconnects)
 		require.Equal(t, zmtp.Connected, s.Stats().State)
 	})
 }

@@ -237,7 +237,7 @@ func TestHalfOpen(t *testing.T) {
 				})
 				for i := range uint64(3) {
 					receive(t, s)
-					require.Equal(t, i, s.Reconnects())
+					require.Equal(t, i, s.reconnects)
 				}
 				d := s.Stats().Disconnects
 				require.GreaterOrEqual(t, d.Silent+d.Lost, uint64(2))
@@ -307,8 +307,8 @@ func TestFirstOfTwoDropsAndReturns(t *testing.T) {
 		first = kind.open(t, one)
 		defer first.close()
 		join(t, first, a, "", 0)
-		require.EqualValues(t, 1, a.Reconnects())
-		require.Zero(t, b.Reconnects())
+		require.EqualValues(t, 1, a.reconnects)
+		require.Zero(t, b.reconnects)
 	})
 }
 
@@ -419,7 +419,7 @@ func TestCloseWhilePublisherBounces(t *testing.T) {
 			})
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*time.Millisecond)
-			_, err = s.Receive(ctx)
+			_, err = (&source{Source: s}).Receive(ctx)
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			closeSoon(t, s)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -119,7 +120,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // newSource returns a Source with short times, closed when the test ends.
-func newSource(t *testing.T, tr zmtp.Transport, o zmtp.SourceOptions) *zmtp.Source {
+func newSource(t *testing.T, tr zmtp.Transport, o zmtp.SourceOptions) *source {
 	o.Transport = tr
 	if o.BackoffMax == 0 {
 		o.BackoffMin, o.BackoffMax = 5*time.Millisecond, 100*time.Millisecond
@@ -127,17 +128,34 @@ func newSource(t *testing.T, tr zmtp.Transport, o zmtp.SourceOptions) *zmtp.Sour
 	s, err := zmtp.NewSource(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { closeSoon(t, s) })
-	return s
+	return &source{Source: s}
+}
+
+// source counts what Receive says of connections, and receives frames alone.
+type source struct {
+	*zmtp.Source
+
+	reconnects uint64 // seen so far; of the goroutine that receives
+}
+
+func (s *source) Receive(ctx context.Context) (kvevents.Frame, error) {
+	for {
+		f, err := s.Source.Receive(ctx)
+		if !errors.Is(err, kvevents.ErrReconnected) {
+			return f, err
+		}
+		s.reconnects++
+	}
 }
 
 // closeSoon closes s, which must not take long whatever its peer does.
-func closeSoon(t *testing.T, s *zmtp.Source) {
+func closeSoon(t *testing.T, s io.Closer) {
 	start := time.Now()
 	require.NoError(t, s.Close())
 	require.Less(t, time.Since(start), 3*time.Second, "Close")
 }
 
-func receive(t *testing.T, s *zmtp.Source) kvevents.Frame {
+func receive(t *testing.T, s *source) kvevents.Frame {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	f, err := s.Receive(ctx)
@@ -146,7 +164,7 @@ func receive(t *testing.T, s *zmtp.Source) kvevents.Frame {
 }
 
 // quiet fails if a frame comes within d.
-func quiet(t *testing.T, s *zmtp.Source, d time.Duration) {
+func quiet(t *testing.T, s *source, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	f, err := s.Receive(ctx)
@@ -160,7 +178,7 @@ func eventually(t *testing.T, what func() bool) {
 
 // join publishes until s hears it, as a PUB tells nobody when a subscription has
 // arrived. It returns the next number; nothing is left in s.
-func join(t *testing.T, e engine, s *zmtp.Source, topic string, seq uint64) uint64 {
+func join(t *testing.T, e engine, s *source, topic string, seq uint64) uint64 {
 	deadline := time.Now().Add(10 * time.Second)
 	for s.Stats().QueueFrames == 0 {
 		require.True(t, time.Now().Before(deadline), "%+v", s.Stats())
