@@ -4,6 +4,7 @@ package conformance_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"testing"
@@ -184,4 +185,39 @@ func TestTransportClosedFirst(t *testing.T) {
 	require.NoError(t, tr.Close())
 	eventually(t, func() bool { return s.Stats().Disconnects.Lost > 1 })
 	require.ErrorIs(t, s.Stats().LastError, zmtp.ErrClosed)
+}
+
+func benchTransports(b *testing.B) []benchTransport {
+	tr, err := libzmq.New(libzmq.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = tr.Close() })
+	return []benchTransport{{"zmtp", nil}, {"libzmq", tr}}
+}
+
+// BenchmarkBare is pebbe/zmq4 alone, blocking on one thread, with nothing around it: the
+// floor of the libzmq transport.
+func BenchmarkBare(b *testing.B) {
+	for _, n := range []int{256, 4096} {
+		b.Run(fmt.Sprintf("impl=pebbe/bytes=%d", n), func(b *testing.B) {
+			address, credit := firehose(b, n)
+			zctx, err := zmq.NewContext()
+			require.NoError(b, err)
+			soc, err := zctx.NewSocket(zmq.SUB)
+			require.NoError(b, err)
+			require.NoError(b, soc.SetSubscribe(""))
+			require.NoError(b, soc.Connect(address))
+			b.ReportAllocs()
+			b.SetBytes(int64(n))
+			for i := range b.N {
+				if _, err := soc.RecvMessageBytes(0); err != nil {
+					b.Fatal(err)
+				}
+				if i%chunk == chunk-1 {
+					credit <- struct{}{}
+				}
+			}
+			_ = soc.Close()
+			_ = zctx.Term()
+		})
+	}
 }
