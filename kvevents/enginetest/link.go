@@ -52,7 +52,7 @@ func (p *Publisher) Slow(bytesPerSecond int) {
 // O(connections).
 func (p *Publisher) Disconnect() {
 	p.link.mu.Lock()
-	var conns []*linkConn
+	conns := make([]*linkConn, 0, len(p.link.conns))
 	for c := range p.link.conns {
 		conns = append(conns, c)
 	}

@@ -223,6 +223,7 @@ func (p *Publisher) reopen(ctx context.Context) error {
 	const tries, pause = 50, 20 * time.Millisecond
 	var err error
 	for range tries {
+		//nolint:contextcheck // the sockets outlive ctx
 		if err = p.open(); err == nil || ctx.Err() != nil {
 			return err
 		}

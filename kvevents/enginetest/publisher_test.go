@@ -98,9 +98,9 @@ func (p *published) replay(from uint64) []kvevents.Frame {
 
 // numbers are those of frames.
 func numbers(frames []kvevents.Frame) []uint64 {
-	var seqs []uint64
-	for _, f := range frames {
-		seqs = append(seqs, f.Seq)
+	seqs := make([]uint64, len(frames))
+	for i, f := range frames {
+		seqs[i] = f.Seq
 	}
 	return seqs
 }
@@ -176,6 +176,7 @@ func TestLiveFaults(t *testing.T) {
 			case enginetest.Garbage:
 				require.Len(t, live[0].Payload, len(want[0].Payload))
 				require.EqualValues(t, 0xc1, live[0].Payload[0])
+			default:
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func (p *Publisher) run(ctx context.Context, sub *Subscription) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.serveReplay(ring)
+		p.serveReplay(ctx, ring)
 		f, err := nextBatch(ctx, sub)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -89,14 +89,14 @@ func (p *Publisher) publish(f kvevents.Frame, ring *buffered) {
 // serveReplay answers one request, if there is one: all that is kept from a number on,
 // and the end marker. What the ROUTER has no room for is lost, in the middle or at the
 // end, and neither side is told.
-func (p *Publisher) serveReplay(ring *buffered) {
+func (p *Publisher) serveReplay(ctx context.Context, ring *buffered) {
 	p.mu.Lock()
 	router := p.router
 	p.mu.Unlock()
 	if router == nil || router.Waiting() == 0 {
 		return
 	}
-	request, err := router.Receive(context.Background()) // does not wait: one is there
+	request, err := router.Receive(ctx) // does not wait: one is there
 	if err != nil {
 		return
 	}
@@ -112,18 +112,18 @@ func (p *Publisher) serveReplay(ring *buffered) {
 	from := binary.BigEndian.Uint64(request[2])
 	ring.each(func(f kvevents.Frame) {
 		if f.Seq >= from && !p.faults.take(DropReplayed) {
-			p.reply(router, request[0], f.Topic, f.Seq, f.Payload)
 			p.mu.Lock()
 			p.stats.Replayed++
 			p.mu.Unlock()
+			p.reply(router, request[0], f.Topic, f.Seq, f.Payload)
 		}
 	})
-	if !p.faults.take(DropReplayEnd) {
-		p.reply(router, request[0], "", math.MaxUint64, nil)
-	}
 	p.mu.Lock()
 	p.stats.Replays++
 	p.mu.Unlock()
+	if !p.faults.take(DropReplayEnd) {
+		p.reply(router, request[0], "", math.MaxUint64, nil)
+	}
 }
 
 func (p *Publisher) reply(router *zmtp.Router, peer []byte, topic string, seq uint64, payload []byte) {

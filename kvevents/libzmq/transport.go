@@ -38,12 +38,14 @@ func (o *Options) validate() error {
 		}
 		keys++
 		if len(key.value) != keyLength {
-			return fmt.Errorf("%w: %s has %d characters, want %d", zmtp.ErrOptions, key.field, len(key.value), keyLength)
+			return fmt.Errorf("%w: %s has %d characters, want %d",
+				zmtp.ErrOptions, key.field, len(key.value), keyLength)
 		}
 	}
 	switch {
 	case keys != 0 && keys != 3:
-		return fmt.Errorf("%w: %d of ServerKey, PublicKey and SecretKey are set, want all or none", zmtp.ErrOptions, keys)
+		return fmt.Errorf("%w: %d of ServerKey, PublicKey and SecretKey are set, want all or none",
+			zmtp.ErrOptions, keys)
 	case keys != 0 && !zmq.HasCurve():
 		return fmt.Errorf("%w: this libzmq was built without CURVE", zmtp.ErrOptions)
 	}

@@ -95,12 +95,12 @@ func (e endpoint) target() string {
 }
 
 func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
-	d := net.Dialer{KeepAliveConfig: keepAlive}
+	d := net.Dialer{KeepAliveConfig: keepAlive()}
 	return d.DialContext(ctx, e.network, e.target())
 }
 
 func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
 	return lc.Listen(ctx, e.network, e.target())
 }
 
@@ -132,7 +132,8 @@ func RankAddress(address string, rank int) (string, error) {
 	case e.port == 0:
 		return "", fmt.Errorf("%w %q: port is 0, want 1 to %d", ErrAddress, address, maxPort)
 	case rank > maxPort-e.port:
-		return "", fmt.Errorf("%w %q: port %d of rank 0 plus rank %d is past %d", ErrAddress, address, e.port, rank, maxPort)
+		return "", fmt.Errorf("%w %q: port %d of rank 0 plus rank %d is past %d",
+			ErrAddress, address, e.port, rank, maxPort)
 	}
 	e.port += rank
 	return e.String(), nil

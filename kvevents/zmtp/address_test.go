@@ -22,7 +22,7 @@ func TestRankAddress(t *testing.T) {
 		{"tcp://10.0.0.7:65535", 0, "tcp://10.0.0.7:65535"},
 		{"ipc:///run/kv", 0, "ipc:///run/kv"},
 		{"tcp://10.0.0.7:65535", 1, ""},
-		{"tcp://10.0.0.7:5557", 1 << 62, ""},
+		{"tcp://10.0.0.7:5557", 1 << 30, ""},
 		{"tcp://10.0.0.7:5557", -1, ""},
 		{"tcp://10.0.0.7:0", 1, ""},
 		{"ipc:///run/kv", 1, ""},
@@ -82,7 +82,7 @@ func TestRanks(t *testing.T) {
 
 func TestSourceOptions(t *testing.T) {
 	good := func() zmtp.SourceOptions { return zmtp.SourceOptions{Address: "tcp://127.0.0.1:5557"} }
-	for field, break_ := range map[string]func(o *zmtp.SourceOptions){
+	for field, spoil := range map[string]func(o *zmtp.SourceOptions){
 		"Address: ":                            func(o *zmtp.SourceOptions) { o.Address = "" },
 		"Address: zmtp: bad address \"tcp://*": func(o *zmtp.SourceOptions) { o.Address = "tcp://*:5557" },
 		"port is 0":                            func(o *zmtp.SourceOptions) { o.Address, o.Listen = "tcp://*:0", true },
@@ -106,7 +106,7 @@ func TestSourceOptions(t *testing.T) {
 		"ReplayAddress: zmtp: bad addre": func(o *zmtp.SourceOptions) { o.ReplayAddress = "tcp://0.0.0.0:1" },
 	} {
 		o := good()
-		break_(&o)
+		spoil(&o)
 		_, err := zmtp.NewSource(o)
 		require.ErrorIs(t, err, zmtp.ErrOptions, field)
 		require.ErrorContains(t, err, field)

@@ -57,7 +57,7 @@ func BenchmarkReceive(b *testing.B) {
 			b.SetBytes(int64(n))
 			const ahead = 1000 // messages under way, so that no queue overflows
 			sent := 0
-			for received := 0; received < b.N; received++ {
+			for received := range b.N {
 				for ; sent < b.N && sent < received+ahead; sent++ {
 					_ = pub.Send(nil, binary.BigEndian.AppendUint64(nil, uint64(sent)), payload)
 				}

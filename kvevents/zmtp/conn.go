@@ -25,7 +25,9 @@ const (
 
 // keepAlive finds a peer that is gone without a word within a minute, when it takes no
 // part in heartbeats.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 4}
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 4}
+}
 
 // conn is one ZMTP connection. One goroutine reads; writes are the owner's to order.
 type conn struct {

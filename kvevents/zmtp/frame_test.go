@@ -27,8 +27,9 @@ func clone(m [][]byte) [][]byte {
 
 func TestFramesRoundTrip(t *testing.T) {
 	var stream []byte
-	var want [][][]byte
-	for _, n := range []int{0, 1, 254, 255, 256, 257, 65_535, 65_536, 300_000, 1 << 20} {
+	lengths := []int{0, 1, 254, 255, 256, 257, 65_535, 65_536, 300_000, 1 << 20}
+	want := make([][][]byte, 0, len(lengths))
+	for _, n := range lengths {
 		m := [][]byte{[]byte("topic"), make([]byte, 8), bytes.Repeat([]byte{7}, n)}
 		want = append(want, m)
 		stream = zmtp.AppendMessage(stream, m)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -107,7 +106,6 @@ func (c *conn) deliver(events SocketEvents) error {
 
 // subscribeListening binds, and delivers what every peer sends.
 func subscribeListening(ctx context.Context, at endpoint, o SocketOptions, events SocketEvents) error {
-	shared := &lockedEvents{events: events}
 	b, err := bind(ctx, at, func(ctx context.Context, nc net.Conn) {
 		c, release, err := connect(ctx, nc, typeSub, o.Limits)
 		if err == nil {
@@ -115,13 +113,13 @@ func subscribeListening(ctx context.Context, at endpoint, o SocketOptions, event
 		}
 		connected := err == nil
 		if connected {
-			err = c.deliver(shared)
+			err = c.deliver(events)
 		}
 		if c != nil {
 			release()
 		}
 		if ctx.Err() == nil {
-			shared.Disconnected(err, connected)
+			events.Disconnected(err, connected)
 		}
 	})
 	if err != nil {
@@ -130,28 +128,4 @@ func subscribeListening(ctx context.Context, at endpoint, o SocketOptions, event
 	<-ctx.Done()
 	b.close()
 	return ctx.Err()
-}
-
-// lockedEvents makes one call at a time of several peers'.
-type lockedEvents struct {
-	mu     sync.Mutex
-	events SocketEvents
-}
-
-func (l *lockedEvents) Connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events.Connected()
-}
-
-func (l *lockedEvents) Disconnected(err error, wasConnected bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events.Disconnected(err, wasConnected)
-}
-
-func (l *lockedEvents) Message(parts [][]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events.Message(parts)
 }

@@ -120,7 +120,8 @@ func (o *SourceOptions) validate() error {
 		}
 	}
 	if o.Heartbeat > 0 && o.IdleTimeout > 0 && o.IdleTimeout <= o.Heartbeat {
-		return fmt.Errorf("%w: IdleTimeout is %v, want more than Heartbeat, %v", ErrOptions, o.IdleTimeout, o.Heartbeat)
+		return fmt.Errorf("%w: IdleTimeout is %v, want more than Heartbeat, %v",
+			ErrOptions, o.IdleTimeout, o.Heartbeat)
 	}
 	return nil
 }
@@ -130,7 +131,8 @@ func (o *SourceOptions) validateAddresses() error {
 	switch {
 	case err != nil:
 	case o.Listen && at.network == "tcp" && at.port == 0:
-		err = fmt.Errorf("%w %q: port is 0, where no engine would find us; want 1 to %d", ErrAddress, o.Address, maxPort)
+		err = fmt.Errorf("%w %q: port is 0, where no engine would find us; want 1 to %d",
+			ErrAddress, o.Address, maxPort)
 	case !o.Listen:
 		err = at.checkDial()
 	}

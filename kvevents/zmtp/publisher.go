@@ -22,7 +22,9 @@ const defaultHWM = 1000
 
 // serverLimits are those of a socket that an engine would open: vLLM sends no
 // heartbeats, and what subscribers and requesters send is short.
-var serverLimits = Limits{HandshakeTimeout: 10 * time.Second, MaxMessageBytes: 1 << 20} //nolint:gochecknoglobals // a constant
+func serverLimits() Limits {
+	return Limits{HandshakeTimeout: 10 * time.Second, MaxMessageBytes: 1 << 20}
+}
 
 // PublisherOptions configure a Publisher.
 type PublisherOptions struct {
@@ -123,7 +125,7 @@ func (p *Publisher) serve(ctx context.Context, nc net.Conn) {
 	if p.wrap != nil {
 		nc = p.wrap(nc)
 	}
-	c, release, err := connect(ctx, nc, typePub, serverLimits)
+	c, release, err := connect(ctx, nc, typePub, serverLimits())
 	if err != nil {
 		return
 	}

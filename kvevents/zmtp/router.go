@@ -61,7 +61,7 @@ func (r *Router) serve(ctx context.Context, nc net.Conn) {
 	if r.wrap != nil {
 		nc = r.wrap(nc)
 	}
-	c, release, err := connect(ctx, nc, typeRouter, serverLimits)
+	c, release, err := connect(ctx, nc, typeRouter, serverLimits())
 	if err != nil {
 		return
 	}

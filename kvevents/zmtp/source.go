@@ -22,8 +22,9 @@ type Source struct {
 	closed chan struct{} // Close was called
 	done   chan struct{} // the connecting goroutine is gone
 
-	// Of the goroutine that SocketEvents are called on.
-	topic string
+	arriving sync.Mutex // keeps a frame and its topic together
+	topic    string     // of the last frame
+	anyTopic bool       // there was a frame
 
 	mu    sync.Mutex
 	stats SourceStats
@@ -88,7 +89,7 @@ func (s *Source) ended(err error) (healthy bool) {
 	healthy = !s.since.IsZero() && time.Since(s.since) >= s.o.Healthy
 	s.since = time.Time{}
 	s.stats.Peers = 0
-	s.stats.Disconnects.count(err)
+	countEnd(&s.stats.Disconnects, err)
 	s.stats.LastError = err
 	s.setState(Waiting)
 	return healthy
@@ -121,7 +122,7 @@ func (k *sink) Connected() {
 func (k *sink) Disconnected(err error, wasConnected bool) {
 	s := (*Source)(k)
 	s.mu.Lock()
-	s.stats.Disconnects.count(err)
+	countEnd(&s.stats.Disconnects, err)
 	s.stats.LastError = err
 	if wasConnected {
 		s.stats.Peers--
@@ -139,15 +140,18 @@ func (k *sink) Message(parts [][]byte) {
 	s := (*Source)(k)
 	if len(parts) != 3 || len(parts[1]) != 8 || binary.BigEndian.Uint64(parts[1]) == endSeq {
 		s.mu.Lock()
-		s.stats.Malformed.count(len(parts))
+		countMalformed(&s.stats.Malformed, len(parts))
 		s.mu.Unlock()
 		return
 	}
+	s.arriving.Lock()
+	defer s.arriving.Unlock()
 	changed := false
 	if string(parts[0]) != s.topic { // compares without a copy
-		changed = s.topic != "" || s.hadFrames()
+		changed = s.anyTopic
 		s.topic = string(parts[0])
 	}
+	s.anyTopic = true
 	f := kvevents.Frame{Topic: s.topic, Seq: binary.BigEndian.Uint64(parts[1]), Payload: parts[2]}
 	parts[2] = nil // ours from here on
 	queued := s.queue.put(f)
@@ -163,12 +167,6 @@ func (k *sink) Message(parts [][]byte) {
 	}
 	s.stats.LastFrame = time.Now()
 	s.mu.Unlock()
-}
-
-func (s *Source) hadFrames() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats.Frames+s.stats.Dropped > 0
 }
 
 // Receive returns the next frame, waiting for it through any loss of the connection.

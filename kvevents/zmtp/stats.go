@@ -60,7 +60,8 @@ type Disconnects struct {
 	Lost        uint64 // closed or broken by the peer or the network
 }
 
-func (d *Disconnects) count(err error) {
+// countEnd counts an end for the reason that err is.
+func countEnd(d *Disconnects, err error) {
 	switch {
 	case errors.Is(err, ErrHandshake):
 		d.Handshake++
@@ -89,7 +90,8 @@ type Malformed struct {
 	More  uint64
 }
 
-func (m *Malformed) count(parts int) {
+// countMalformed counts a message of so many parts.
+func countMalformed(m *Malformed, parts int) {
 	switch parts {
 	case 1:
 		m.One++

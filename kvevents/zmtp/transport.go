@@ -40,8 +40,8 @@ type Limits struct {
 	QueueFrames      int           // messages that a transport may hold back
 }
 
-// SocketEvents hears of a SUB socket, one call at a time. A call may block briefly and
-// must not call back.
+// SocketEvents hears of a SUB socket. Calls about one publisher come one at a time and
+// in order; those about several, of a socket that listens, from several goroutines.
 type SocketEvents interface {
 	// Connected: the handshake with a publisher is over and it has been sent the
 	// subscription.

@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"bufio"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -41,7 +40,6 @@ func python(t *testing.T) []engineKind {
 type pythonEngine struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
-	w   *bufio.Writer
 }
 
 func openPython(t *testing.T, o engineOptions) engine {
@@ -66,7 +64,7 @@ func openPython(t *testing.T, o engineOptions) engine {
 	ready, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", ready)
-	return &pythonEngine{cmd: cmd, in: in, w: bufio.NewWriter(in)}
+	return &pythonEngine{cmd: cmd, in: in}
 }
 
 func hexWord(b []byte) string {
@@ -77,18 +75,19 @@ func hexWord(b []byte) string {
 }
 
 func (e *pythonEngine) publish(topic string, seq uint64, payload []byte) {
-	fmt.Fprintf(e.w, "p %s %d %s\n", hexWord([]byte(topic)), seq, hexWord(payload))
-	_ = e.w.Flush()
+	e.say("p " + hexWord([]byte(topic)) + " " + strconv.FormatUint(seq, 10) + " " + hexWord(payload))
 }
 
 func (e *pythonEngine) raw(parts ...[]byte) {
-	fmt.Fprint(e.w, "r")
+	line := "r"
 	for _, part := range parts {
-		fmt.Fprint(e.w, " ", hexWord(part))
+		line += " " + hexWord(part)
 	}
-	fmt.Fprintln(e.w)
-	_ = e.w.Flush()
+	e.say(line)
 }
+
+// say tells the process what to do. If it is gone, the test notices by what is not done.
+func (e *pythonEngine) say(line string) { _, _ = io.WriteString(e.in, line+"\n") }
 
 // close kills the process, as an engine dies.
 func (e *pythonEngine) close() {

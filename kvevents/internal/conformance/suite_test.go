@@ -111,7 +111,7 @@ func freeAddress(t *testing.T) string {
 	for range 100 {
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
 		if err == nil {
-			defer ln.Close()
+			_ = ln.Close()
 			return "tcp://" + ln.Addr().String()
 		}
 	}
@@ -186,7 +186,9 @@ func join(t *testing.T, e engine, s *source, topic string, seq uint64) uint64 {
 		seq++
 		time.Sleep(5 * time.Millisecond)
 	}
-	for receive(t, s).Seq != seq-1 {
+	for {
+		if receive(t, s).Seq == seq-1 {
+			return seq
+		}
 	}
-	return seq
 }
