@@ -43,6 +43,7 @@ type Replayer interface {
 	// Replay yields what the engine still has of the frames from number from on, in
 	// ascending order, and returns nil when the engine says that this was all. It
 	// stops at the first error of yield and returns it, and when ctx ends. The engine
-	// may have forgotten the oldest, and may lose any in between.
+	// may have forgotten the oldest, and may lose any in between and the word that this
+	// was all, so that Replay returns an error when none has come for some seconds.
 	Replay(ctx context.Context, from uint64, yield func(Frame) error) error
 }

@@ -42,6 +42,7 @@ type conn struct {
 	heard     time.Time
 	pinged    time.Time
 
+	armed        bool // the network connection has a read deadline of ours
 	messagesOnly bool // commands do not count as heard: an answer is waited for
 
 	writing     sync.Mutex
@@ -124,10 +125,11 @@ func (c *conn) patience() time.Duration {
 }
 
 func (c *conn) armDeadline() error {
-	if !c.watched() {
+	if !c.watched() && !c.armed {
 		return nil
 	}
-	var at time.Time
+	c.armed = c.watched()
+	var at time.Time // none
 	if limit := c.patience(); limit > 0 {
 		at = c.heard.Add(limit)
 	}

@@ -52,6 +52,8 @@ type Publisher struct {
 	peers  map[*subscriber]struct{}
 }
 
+const maxSubscriptions = 1024 // different ones, of a peer
+
 // subscriber is a Publisher's peer.
 type subscriber struct {
 	out    *outbox
@@ -175,6 +177,8 @@ func (p *Publisher) subscription(s *subscriber, topic []byte, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch prefix := string(topic); {
+	case on && s.topics[prefix] == 0 && len(s.topics) == maxSubscriptions:
+		// Ignored: no subscriber of events has a use for as many.
 	case on:
 		s.topics[prefix]++
 	case s.topics[prefix] > 1:
