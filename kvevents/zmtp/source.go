@@ -154,12 +154,11 @@ func (k *sink) Message(parts [][]byte) {
 	s.anyTopic = true
 	f := kvevents.Frame{Topic: s.topic, Seq: binary.BigEndian.Uint64(parts[1]), Payload: parts[2]}
 	parts[2] = nil // ours from here on
-	queued := s.queue.put(f)
-	s.mu.Lock()
+	s.mu.Lock() // so that whoever has the frame finds it counted
 	if changed {
 		s.stats.TopicChanges++
 	}
-	if queued {
+	if s.queue.put(f) {
 		s.stats.Frames++
 		s.stats.Bytes += uint64(len(f.Payload))
 	} else {
