@@ -32,13 +32,15 @@ func bind(ctx context.Context, at endpoint, serve func(ctx context.Context, nc n
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	b := &binding{at: at.bound(ln), cancel: cancel}
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	freed := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		_ = ln.Close()
+		close(freed)
+	})
 	slots := make(chan struct{}, maxPeers)
 	b.wg.Go(func() {
-		defer func() {
-			stop()
-			_ = ln.Close()
-		}()
+		// Accept fails a moment before the address is free for the next to bind.
+		defer func() { <-freed }()
 		for {
 			nc, err := ln.Accept()
 			if ctx.Err() != nil {

@@ -22,11 +22,8 @@ type Source struct {
 	closed chan struct{} // Close was called
 	done   chan struct{} // the connecting goroutine is gone
 
-	arriving sync.Mutex // keeps a frame and its topic together
-	topic    string     // of the last frame
-	anyTopic bool       // there was a frame
-
 	mu    sync.Mutex
+	topic string // of the last frame
 	stats SourceStats
 	since time.Time // of the connection; zero: there is none
 }
@@ -144,20 +141,17 @@ func (k *sink) Message(parts [][]byte) {
 		s.mu.Unlock()
 		return
 	}
-	s.arriving.Lock()
-	defer s.arriving.Unlock()
-	changed := false
+	// One lock around it all: whoever has the frame finds it counted.
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if string(parts[0]) != s.topic { // compares without a copy
-		changed = s.anyTopic
+		if !s.stats.LastFrame.IsZero() {
+			s.stats.TopicChanges++
+		}
 		s.topic = string(parts[0])
 	}
-	s.anyTopic = true
 	f := kvevents.Frame{Topic: s.topic, Seq: binary.BigEndian.Uint64(parts[1]), Payload: parts[2]}
 	parts[2] = nil // ours from here on
-	s.mu.Lock() // so that whoever has the frame finds it counted
-	if changed {
-		s.stats.TopicChanges++
-	}
 	if s.queue.put(f) {
 		s.stats.Frames++
 		s.stats.Bytes += uint64(len(f.Payload))
@@ -165,7 +159,6 @@ func (k *sink) Message(parts [][]byte) {
 		s.stats.Dropped++
 	}
 	s.stats.LastFrame = time.Now()
-	s.mu.Unlock()
 }
 
 // Receive returns the next frame, waiting for it through any loss of the connection.
