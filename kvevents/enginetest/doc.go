@@ -82,6 +82,16 @@
 // [Engine.Restart] is a new process behind the same address, and publishes
 // nothing to say so.
 //
+// # Sockets
+//
+// [Engine.Publish] puts the feed on a PUB socket, and replays past batches from a ROUTER,
+// with the one loop that does both jobs in vLLM: see [Publisher]. What goes wrong between
+// an engine and its consumers goes wrong on demand: batches are dropped, lost for good,
+// doubled, reordered, cut short or garbled ([Publisher.Inject]); replays lose frames, the
+// end marker, or the request, or overflow; the publisher stalls, goes silent, becomes
+// slow, breaks its connections, or dies and comes back, also so that the numbers do not
+// show it ([Publisher.Restart]). Each is counted.
+//
 // # HTTP
 //
 // Engine is an http.Handler for POST /v1/completions, /v1/chat/completions
@@ -120,5 +130,6 @@
 // block ever used and 8 for each of the longest prompt's; an operation costs
 // constant time a block plus one hash of each block looked up or filled. An
 // Engine's methods may be called from anywhere; they share one lock, and none
-// waits except Generate. An idle engine has no goroutine and no timer.
+// waits except Generate. An idle engine has no goroutine and no timer; a
+// Publisher has goroutines until it is closed.
 package enginetest
