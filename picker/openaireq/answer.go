@@ -45,13 +45,15 @@ func (t *Tokens) read(s *scanner) error {
 		s.peek()
 		from := s.pos
 		switch {
-		case (key.is("tokens") || key.is("token_ids")) && s.peek() == '[':
-			return t.readIDs(s)
+		case key.is("tokens") || key.is("token_ids"):
+			if t.IDs = nil; s.peek() == '[' {
+				return t.readIDs(s)
+			}
 		case key.is("count"):
 			err := s.skip(1)
 			count = s.data[from:s.pos]
 			return err
-		case key.is("features") && s.peek() == '{':
+		case key.is("features"):
 			err := s.skip(1)
 			features = s.data[from:s.pos]
 			return err
@@ -68,7 +70,7 @@ func (t *Tokens) read(s *scanner) error {
 	if features == nil {
 		return nil
 	}
-	return t.readFeatures(features)
+	return t.readFeatures(features) // of null: none
 }
 
 // readIDs reads the list of tokens.
@@ -98,9 +100,9 @@ func (t *Tokens) readFeatures(data []byte) error {
 	if err := json.Unmarshal(data, &features); err != nil {
 		return fmt.Errorf("%w: features: %w", ErrAnswer, err)
 	}
-	for kind, places := range features.Placeholders {
-		if len(features.Hashes[kind]) != len(places) {
-			return fmt.Errorf("%w: %d hashes for %d places of %s", ErrAnswer, len(features.Hashes[kind]), len(places), kind)
+	for kind := range features.Placeholders {
+		if _, both := features.Hashes[kind]; !both {
+			return fmt.Errorf("%w: places of %s without hashes", ErrAnswer, kind)
 		}
 	}
 	for kind, hashes := range features.Hashes {

@@ -20,7 +20,7 @@ var (
 	// ErrUntokenized means that a prompt's tokens are not known; the error says why.
 	ErrUntokenized = errors.New("openaireq: prompt is not tokenized")
 
-	// ErrUnsupported, with ErrUntokenized, means that the request is of a kind whose
+	// ErrUnsupported means, beside ErrUntokenized, that the request is of a kind whose
 	// prompt cannot be known, or not in this way.
 	ErrUnsupported = errors.New("unsupported")
 )
@@ -137,10 +137,10 @@ func (b *Body) whole() error {
 	if b.err != nil {
 		return b.err
 	}
-	switch b.form {
-	case formNone:
+	if b.form == formNone {
 		return fmt.Errorf("%w: no prompt", ErrUnsupported)
-	case formSeveral:
+	}
+	if b.form == formSeveral {
 		return fmt.Errorf("%w: several prompts in one request", ErrUnsupported)
 	}
 	if b.Kind == Responses {

@@ -58,7 +58,8 @@ func (o *ClientOptions) setDefaults() {
 		protocols.SetHTTP1(true)
 		o.Client = &http.Client{
 			Transport: &http.Transport{
-				Protocols: protocols, DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
+				Protocols: protocols, DisableCompression: true,
+				MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
@@ -134,7 +135,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 // depends on, comes from the cache. Otherwise an engine is asked, and a second one if
 // the first fails in time.
 //
-// One hash of the prompt's bytes, about 0.1 ms a megabyte, and a wait of at most Timeout.
+// One hash of the prompt's bytes, about 0.15 ms a megabyte, and a wait of at most
+// Timeout.
 func (c *Client) Tokenize(ctx context.Context, b *Body) (Tokens, error) {
 	began := c.o.Clock()
 	tokens, err := c.tokenize(ctx, b)
@@ -250,7 +252,8 @@ func (c *Client) blame(endpoint string, err error) bool {
 	case errors.As(err, &status):
 		c.stats.Status++
 		switch status.code {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests,
+			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		default:
 			return false
 		}

@@ -39,7 +39,7 @@ const (
 
 // fieldNames are the names in bodies.
 //
-//nolint:gochecknoglobals // a constant, which Go has no arrays of
+//nolint:gochecknoglobals,gosec // a constant, which Go has no arrays of; no credentials
 var fieldNames = [fields]string{
 	fieldModel:                "model",
 	fieldPrompt:               "prompt",

@@ -71,18 +71,14 @@ func (b *Body) PromptBytes(p *prefixindex.Prompt) error {
 		return untokenized(err)
 	}
 	var body []byte
-	switch {
-	case b.form == formIDs:
+	switch b.form {
+	case formIDs:
 		p.Reset(b.Scope, b.Tokens)
 		return nil
-	case b.form == formText:
+	case formText:
 		body = b.text.raw
-	case b.Kind == Chat:
-		body = b.get(fieldMessages)
 	default:
-		body = b.get(fieldInput)
-	}
-	if b.form == formMessages {
+		body = b.get(promptFields[b.Kind])
 		body = body[:len(body)-1] // the bracket or quote that the next turn has later
 	}
 	b.head = b.head[:0]

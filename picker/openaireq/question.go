@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,6 +20,11 @@ type question struct {
 	parts  [][]byte
 	array  bool // the answer is a list of one
 }
+
+// promptFields are where bodies have their prompt.
+//
+//nolint:gochecknoglobals // a constant, which Go has no arrays of
+var promptFields = [...]field{None: fieldNone, Chat: fieldMessages, Completion: fieldPrompt, Responses: fieldInput}
 
 // What /tokenize takes besides the prompt, in either form. Others that a prompt depends
 // on it does not take, so that its answer would be another prompt's.
@@ -38,14 +44,7 @@ func (q *question) compose(b *Body, render bool) error {
 	if err := b.whole(); err != nil {
 		return err
 	}
-	promptField := fieldPrompt
-	switch b.Kind {
-	case Chat:
-		promptField = fieldMessages
-	case Responses:
-		promptField = fieldInput
-	}
-	q.prompt = len(b.get(promptField))
+	q.prompt = len(b.get(promptFields[b.Kind]))
 	if render {
 		q.render(b)
 		return nil
@@ -137,9 +136,7 @@ func (c *Client) ask(ctx context.Context, endpoint string, q *question) (Tokens,
 	if err != nil {
 		return Tokens{}, err
 	}
-	for name, values := range c.o.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.o.Header)
 	req.Header.Set("Content-Type", "application/json")
 	c.mu.Lock()
 	c.stats.Asked++
