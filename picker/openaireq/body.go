@@ -22,7 +22,7 @@ var (
 
 	// ErrUnsupported means, beside ErrUntokenized, that the request is of a kind whose
 	// prompt cannot be known, or not in this way.
-	ErrUnsupported = errors.New("unsupported")
+	ErrUnsupported = errors.New("openaireq: unsupported")
 )
 
 // Kind is an endpoint of the API.

@@ -12,9 +12,9 @@ import (
 
 // Why an engine's answer gave no tokens.
 var (
-	ErrNoEndpoint = errors.New("no endpoint to ask")
-	ErrStatus     = errors.New("status is not 200")
-	ErrAnswer     = errors.New("answer has no tokens")
+	ErrNoEndpoint = errors.New("openaireq: no endpoint to ask")
+	ErrStatus     = errors.New("openaireq: status is not 200")
+	ErrAnswer     = errors.New("openaireq: answer has no tokens")
 )
 
 // ClientOptions configure a Client.

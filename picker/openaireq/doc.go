@@ -57,8 +57,8 @@
 // With ClientOptions.Render it posts the request as it is, under the base model's name,
 // to /v1/chat/completions/render, /v1/completions/render or /v1/responses/render. Those
 // see all that the prompt depends on, and say by which hash and where images stand in
-// it, so that the prompt has the extras that events have. vLLM serves them since 0.18 or
-// so, responses since 0.30, from then on only with --enable-scale-out.
+// it, so that the prompt has the extras that events have. Newer versions of vLLM serve
+// them; 0.30 added that of responses, and wants --enable-scale-out for all three.
 //
 // Which engine: those that Endpoints returns, in turn; if one cannot be reached, is
 // overloaded or late, it is left alone for Cooldown, and the next is asked, as far as
