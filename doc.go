@@ -18,8 +18,10 @@
 //   - kvevents: an engine's cache events, from bytes to index updates.
 //   - kvevents/enginetest: a fake engine, for tests.
 //   - scorer: what a candidate is, and how one candidate compares with another.
+//   - scorer/enginemetrics: signals from engines' /metrics.
 //   - picker: filters and weighted scorers composed into a Decision, and the
 //     ledger of what is in flight.
+//   - picker/openaireq: an OpenAI-style body to a request and its prompt.
 //
 // # Who does what
 //
