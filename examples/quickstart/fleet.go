@@ -10,12 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/warmroute/warmroute/kvevents/enginetest"
-	"github.com/warmroute/warmroute/scorer"
 )
 
 // network is how engines listen and clients reach them: TCP on loopback, or pipes in
@@ -158,31 +156,4 @@ func (f *fleet) complete(
 	}
 	r.text = text.String()
 	return r, nil
-}
-
-// scrape reads an engine's /metrics.
-func (f *fleet) scrape(engine int) (scorer.Signals, error) {
-	resp, err := f.client.Get(f.urls[engine] + "/metrics")
-	if err != nil {
-		return scorer.Signals{}, err
-	}
-	defer resp.Body.Close()
-	s := scorer.Signals{At: time.Now()}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, _, _ := strings.Cut(lines.Text(), "{")
-		x, err := strconv.ParseFloat(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], 64)
-		if err != nil {
-			continue
-		}
-		switch name {
-		case "vllm:num_requests_waiting":
-			s.Waiting = scorer.Known(x)
-		case "vllm:num_requests_running":
-			s.Running = scorer.Known(x)
-		case "vllm:kv_cache_usage_perc":
-			s.CacheUse = scorer.Known(x)
-		}
-	}
-	return s, lines.Err()
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/warmroute/warmroute/kvevents"
@@ -13,6 +11,7 @@ import (
 	"github.com/warmroute/warmroute/picker"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 // router is Warmroute on a fleet: an index fed by one subscriber for each engine,
@@ -24,7 +23,7 @@ type router struct {
 	endpoints []prefixindex.Endpoint
 	feeds     []*enginetest.Subscription
 	subs      []*kvevents.Subscriber
-	signals   []atomic.Pointer[scorer.Signals]
+	pages     []*enginemetrics.Target // of /metrics
 	calls     sync.Pool
 
 	stop context.CancelFunc
@@ -43,8 +42,13 @@ func newRouter(f *fleet, seed uint64) (*router, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &router{
 		fleet: f, index: ix, picker: pk, stop: stop,
-		signals: make([]atomic.Pointer[scorer.Signals], len(f.engines)),
-		calls:   sync.Pool{New: func() any { return new(call) }},
+		calls: sync.Pool{New: func() any { return new(call) }},
+	}
+	// Once a second is enough for real engines; these live faster.
+	scraper, err := enginemetrics.New(enginemetrics.Options{Interval: scrapeInterval, Client: f.client})
+	if err != nil {
+		r.close()
+		return nil, err
 	}
 	for i, e := range f.engines {
 		ep, err := ix.Join("engine " + f.names[i])
@@ -60,28 +64,22 @@ func newRouter(f *fleet, seed uint64) (*router, error) {
 			r.close()
 			return nil, err
 		}
+		page, err := scraper.Add(enginemetrics.TargetOptions{URL: f.urls[i] + "/metrics"})
+		if err != nil {
+			r.close()
+			return nil, err
+		}
 		r.endpoints = append(r.endpoints, ep)
 		r.feeds = append(r.feeds, feed)
 		r.subs = append(r.subs, sub)
-		r.signals[i].Store(new(scorer.Signals))
+		r.pages = append(r.pages, page)
 		r.done.Go(func() {
 			if err := sub.Run(ctx); err != nil && !errors.Is(err, enginetest.ErrClosed) {
 				panic(err) // no error is expected here
 			}
 		})
 	}
-	r.done.Go(func() { // a gateway scrapes every second; these engines live faster
-		tick := time.NewTicker(scrapeInterval)
-		defer tick.Stop()
-		for {
-			r.scrape()
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	r.done.Go(func() { _ = scraper.Run(ctx) }) // ends with ctx
 	return r, nil
 }
 
@@ -90,14 +88,6 @@ func (r *router) close() {
 	r.done.Wait()
 	for _, f := range r.feeds {
 		f.Close()
-	}
-}
-
-func (r *router) scrape() {
-	for i := range r.fleet.engines {
-		if s, err := r.fleet.scrape(i); err == nil { // else: the last ones grow old
-			r.signals[i].Store(&s)
-		}
 	}
 }
 
@@ -116,7 +106,7 @@ func (r *router) pick(session string, prompt []uint32, rec *picker.Record) (pick
 	c.Request = scorer.Request{Model: model, Session: session}
 	c.Candidates = c.Candidates[:0]
 	for i, ep := range r.endpoints {
-		c.Candidates = append(c.Candidates, scorer.Candidate{Endpoint: ep, Signals: *r.signals[i].Load()})
+		c.Candidates = append(c.Candidates, scorer.Candidate{Endpoint: ep, Signals: r.pages[i].Signals()})
 	}
 	return r.picker.Pick(&c.Call)
 }
@@ -136,18 +126,20 @@ func (r *router) serve(ctx context.Context, session string, prompt []uint32, max
 	return rep, nil
 }
 
-// settle waits until everything that the engines have published is in the index.
+// settle waits until the router knows what the engines have done so far: their events are
+// in the index, their signals newer than now.
 func (r *router) settle() error {
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+	now := time.Now()
+	for ; ; time.Sleep(time.Millisecond) {
 		behind := false
 		for i, e := range r.fleet.engines {
-			behind = behind || r.subs[i].Stats().Batches < e.Stats().Batches
+			behind = behind || r.subs[i].Stats().Batches < e.Stats().Batches || !r.pages[i].Signals().At.After(now)
 		}
 		if !behind {
 			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("events did not arrive: %+v", r.subs[0].Stats())
+		if time.Since(now) > 2*time.Second {
+			return errors.New("events or signals did not arrive")
 		}
 	}
 }

@@ -58,8 +58,10 @@ func (s *scene) warm(ctx context.Context, engine int, prompts ...[]uint32) error
 
 // decide picks for a prompt, and returns where to and why.
 func (s *scene) decide(session string, prompt []uint32) (picker.Record, error) {
-	s.scrape()
 	var rec picker.Record
+	if err := s.settle(); err != nil {
+		return rec, err
+	}
 	d, err := s.pick(session, prompt, &rec)
 	d.Done(picker.Outcome{})
 	return rec, err

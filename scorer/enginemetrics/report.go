@@ -34,3 +34,18 @@ type Adapters struct {
 	Running []string // that requests run with; shared, not to be changed
 	Waiting []string // that requests wait for; shared, not to be changed
 }
+
+// signals returns a in the form that scorers read.
+func (a *Adapters) signals() scorer.Adapters {
+	if !a.Known {
+		return scorer.Adapters{}
+	}
+	out := scorer.NewAdapters(a.Slots)
+	for _, name := range a.Running {
+		out.AddRunning(name)
+	}
+	for _, name := range a.Waiting {
+		out.AddWaiting(name)
+	}
+	return out
+}

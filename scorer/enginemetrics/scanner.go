@@ -254,6 +254,7 @@ func (s *Scanner) settle() error {
 			Running: s.runs.split(s.runningL),
 			Waiting: s.waits.split(s.waitsL),
 		}
+		r.Signals.Adapters = r.Adapters.signals()
 	}
 	return nil
 }

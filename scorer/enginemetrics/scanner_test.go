@@ -30,9 +30,14 @@ func signals(waiting, running, use float64) scorer.Signals {
 }
 
 func TestPages(t *testing.T) {
+	adapted := signals(3, 21, 0.4375390625)
+	adapted.Adapters = scorer.NewAdapters(4)
+	adapted.Adapters.AddRunning("sql-v2")
+	adapted.Adapters.AddRunning(`say "hi"`)
+	adapted.Adapters.AddWaiting("legal")
 	for file, want := range map[string]enginemetrics.Report{
 		"vllm.txt": {
-			Engine: enginemetrics.VLLM, Signals: signals(3, 21, 0.4375390625),
+			Engine: enginemetrics.VLLM, Signals: adapted,
 			BlockTokens: 16, Blocks: 27648 + 27640, Ranks: 2, Asleep: 1, Started: 1.75930182034e+09,
 			Adapters: enginemetrics.Adapters{
 				Known: true, Slots: 4, Running: []string{"sql-v2", `say "hi"`}, Waiting: []string{"legal"},
