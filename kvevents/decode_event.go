@@ -352,16 +352,20 @@ func (p *parser) hashes() ([]prefixindex.EngineHash, bool) {
 	p.out.hashes = room(p.out.hashes, n)
 	start := len(p.out.hashes)
 	list := p.out.hashes[start : start+n : start+n]
+	b, i := p.b, p.i
 	for k := range list {
-		if p.peek() == mpUint64 && p.left() >= 9 { // nearly all are
-			list[k] = prefixindex.EngineHash(binary.BigEndian.Uint64(p.b[p.i+1:]))
-			p.i += 9
+		if i+9 <= len(b) && b[i] == mpUint64 { // nearly all are
+			list[k] = prefixindex.EngineHash(binary.BigEndian.Uint64(b[i+1:]))
+			i += 9
 			continue
 		}
+		p.i = i
 		if list[k], ok = p.hash(); !ok {
 			return nil, false
 		}
+		i = p.i
 	}
+	p.i = i
 	p.out.hashes = p.out.hashes[:start+n]
 	return list, true
 }
