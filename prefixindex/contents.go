@@ -220,7 +220,9 @@ func (c *contents) fill(n uint32, l level) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)
 	}
+	yield()
 	c.ix.records.set(e.tip(), c.slots[l])
+	yield()
 	c.dropHole(l, e.tip())
 	if l == c.top() {
 		c.holdings++
@@ -248,7 +250,9 @@ func (c *contents) drain(n uint32, l level) {
 	if hole {
 		c.addHole(l, e.tip(), e.depth()-1)
 	}
+	yield()
 	c.ix.records.unset(e.tip(), c.slots[l])
+	yield()
 	if hole {
 		c.noteHole(l)
 	}

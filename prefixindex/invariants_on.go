@@ -2,7 +2,21 @@
 
 package prefixindex
 
-import "fmt"
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+)
+
+// yield lets others run now and then, where the order of what readers and writers do
+// matters.
+func yield() {
+	if rand.Uint32N(32) == 0 {
+		for range 1 + rand.Uint32N(20) {
+			runtime.Gosched()
+		}
+	}
+}
 
 // checkInvariants checks the whole structure of an owner after a write, and panics
 // where it contradicts itself. O(entries).

@@ -126,6 +126,7 @@ func (s *chainSearch) hash(i int) uint64 {
 
 // probe writes to out the slots of mask that hold block i.
 func (s *chainSearch) probe(i int, mask, out []uint64) bool {
+	yield()
 	hash := s.hash(i)
 	t := s.ix.records.table(hash)
 	return t.intersect(t.find(hash), mask, out)
@@ -133,6 +134,7 @@ func (s *chainSearch) probe(i int, mask, out []uint64) bool {
 
 // holds reports whether a slot holds block i.
 func (s *chainSearch) holds(i int, slot uint32) bool {
+	yield()
 	hash := s.hash(i)
 	t := s.ix.records.table(hash)
 	return t.has(t.find(hash), slot)
@@ -383,6 +385,7 @@ func (s *chainSearch) search64(mask uint64) {
 const maxStack = 64
 
 func (s *chainSearch) probe64(hash, mask uint64) uint64 {
+	yield()
 	t := s.ix.records.table(hash)
 	return t.intersect64(t.find(hash), mask)
 }

@@ -105,10 +105,12 @@ func stressRoles(fail func(error)) []role {
 				for i := 42; i < 190; i += 2 {
 					remove(w, i, i+1)
 				}
-				remove(w, 3, 4)
-				store(w, 40, 41) // beyond the hole: block 41 on is held up to the next
-				remove(w, 40, 41)
-				store(w, 3, 4)
+				for range 50 {
+					remove(w, 3, 4)
+					store(w, 40, 41) // beyond the hole: block 41 on is held up to the next
+					remove(w, 40, 41)
+					store(w, 3, 4)
+				}
 				for i := 42; i < 190; i += 2 {
 					store(w, i, i+1)
 				}
@@ -297,6 +299,59 @@ func TestFenceUnderLoad(t *testing.T) {
 				}
 				if held > 0 && epoch.Load() == before {
 					t.Errorf("in epoch %d a lookup reports %d tokens of the one before", before, held)
+				}
+			}
+		})
+	}
+	time.Sleep(*stressFor / 2)
+	stopped.Store(true)
+	group.Wait()
+}
+
+// TestSlotsChangeHands has endpoints come and go, each storing in a scope of its own: no
+// lookup may find in one endpoint what another stores in the slot that it had.
+func TestSlotsChangeHands(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
+	require.NoError(t, err)
+	scopes := []prefixindex.Scope{{Model: "0"}, {Model: "1"}, {Model: "2"}}
+	var owns sync.Map // Endpoint: index in scopes
+	var stopped atomic.Bool
+	var group sync.WaitGroup
+	group.Go(func() {
+		for n := 0; !stopped.Load(); n++ {
+			ep, err := ix.Join(scopes[n%3].Model)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			owns.Store(ep, n%3)
+			w, err := ix.Writer(ep, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s := stressSpan(0, 10)
+			s.Scope = scopes[n%3]
+			if err := w.Store(s); err != nil {
+				t.Error(err)
+			}
+			ix.Leave(ep)
+			ix.Stats() // sweeps, so that the slot is free again
+			owns.Delete(ep - 50<<32)
+		}
+	})
+	for range 2 {
+		group.Go(func() {
+			var p prefixindex.Prompt
+			var m prefixindex.Match
+			for i := 0; !stopped.Load(); i++ {
+				p.Reset(scopes[i%3], tokens(40))
+				ix.Match(&p, &m)
+				for ep, h := range m.All() {
+					if own, ok := owns.Load(ep); ok && own != i%3 {
+						t.Errorf("%d tokens of scope %d at an endpoint that stored in scope %v", h.Any, i%3, own)
+						stopped.Store(true)
+					}
 				}
 			}
 		})
