@@ -56,6 +56,16 @@ func (s *scene) warm(ctx context.Context, engine int, prompts ...[]uint32) error
 	return s.settle()
 }
 
+// agentOnA returns an agent's prompt of 7,000 tokens that is warm on A, while B has
+// worked on something else.
+func (s *scene) agentOnA(ctx context.Context) ([]uint32, error) {
+	agent := s.tokens(7_000)
+	if err := s.warm(ctx, a, agent); err != nil {
+		return nil, err
+	}
+	return agent, s.warm(ctx, b, s.tokens(3_000))
+}
+
 // decide picks for a prompt, and returns where to and why.
 func (s *scene) decide(session string, prompt []uint32) (picker.Record, error) {
 	var rec picker.Record
@@ -84,11 +94,8 @@ var scenes = []struct { //nolint:gochecknoglobals // a table, never written
 		title: "An agent's 7,000-token prefix is warm on A; B has never seen it.",
 		want:  a, maxRunning: 8,
 		play: func(ctx context.Context, s *scene) (picker.Record, error) {
-			agent := s.tokens(7_000)
-			if err := s.warm(ctx, a, agent); err != nil {
-				return picker.Record{}, err
-			}
-			if err := s.warm(ctx, b, s.tokens(3_000)); err != nil {
+			agent, err := s.agentOnA(ctx)
+			if err != nil {
 				return picker.Record{}, err
 			}
 			return s.decide("agent", append(agent, s.tokens(300)...))
@@ -98,11 +105,8 @@ var scenes = []struct { //nolint:gochecknoglobals // a table, never written
 		title: "The same, but A has a long queue and B is idle.",
 		want:  b, maxRunning: 2,
 		play: func(ctx context.Context, s *scene) (picker.Record, error) {
-			agent := s.tokens(7_000)
-			if err := s.warm(ctx, a, agent); err != nil {
-				return picker.Record{}, err
-			}
-			if err := s.warm(ctx, b, s.tokens(3_000)); err != nil {
+			agent, err := s.agentOnA(ctx)
+			if err != nil {
 				return picker.Record{}, err
 			}
 			ctx, cancel := context.WithCancel(ctx)
