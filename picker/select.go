@@ -209,16 +209,17 @@ type ranking struct {
 // insert ranks i among those from place from on, if it is good enough.
 func (r *ranking) insert(from int, i int32, sums []float64, random uint64) {
 	at := r.n
-	for at > from && precedes(i, r.best[at-1], sums, random) {
+	switch {
+	case at < len(r.best):
+		r.n++
+	case precedes(i, r.best[at-1], sums, random):
 		at--
-	}
-	if at == len(r.best) {
+	default:
 		return
 	}
-	if r.n < len(r.best) {
-		r.n++
+	for ; at > from && precedes(i, r.best[at-1], sums, random); at-- {
+		r.best[at] = r.best[at-1]
 	}
-	copy(r.best[at+1:r.n], r.best[at:r.n-1])
 	r.best[at] = i
 	r.last = sums[r.best[r.n-1]]
 }

@@ -33,6 +33,9 @@ func (v Value) Get() (float64, bool) {
 	return math.Float64frombits(v.bits ^ unknown), true
 }
 
+// orNaN returns the number, or NaN if it is not known.
+func (v Value) orNaN() float64 { return math.Float64frombits(v.bits ^ unknown) }
+
 // Negative reports whether v is known and less than zero. O(1).
 func (v Value) Negative() bool { return int64(v.bits) < 0 }
 
