@@ -1,6 +1,7 @@
 package picker_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ func TestNothingBreaksAPick(t *testing.T) {
 				require.NotEmpty(t, rec.Explain())
 			}
 			if err != nil {
-				require.True(t, err == picker.ErrNoCandidates || err == picker.ErrOverloaded)
+				require.True(t, errors.Is(err, picker.ErrNoCandidates) || errors.Is(err, picker.ErrOverloaded))
 				continue
 			}
 			require.False(t, call.Candidates[d.Index].Skip)
