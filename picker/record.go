@@ -48,7 +48,6 @@ type ScorerRecord struct {
 // CandidateRecord is one candidate of a pick.
 type CandidateRecord struct {
 	Resolved scorer.Resolved // Eligible as the filters left it
-	Name     string          // of the endpoint in the index; "" if it is no member
 	Verdict  string          // why it could not win: "skipped", or the name of a filter; "" if it could
 	Sum      float64         // of the scores used, each times its share of the weights; 0 to 1
 
