@@ -9,8 +9,8 @@ import (
 
 // Record is all that one pick looked at and computed. The caller owns it; a pick
 // overwrites it and reuses its slices. It holds no reference to the pick's input
-// and no prompt text or tokens.
-type Record struct {
+// and no prompt text or tokens. It can be written as JSON, read elsewhere, and replayed.
+type Record struct { //nolint:recvcheck // values and pointers are written as JSON
 	Pick uint64 // number of the pick
 	Seed uint64 // of the picker
 	At   time.Time
