@@ -133,7 +133,7 @@ func (d Decision) Done(o Outcome) {
 		p.observers.done(DoneEvent{Decision: d, Outcome: o, Endpoint: d.Endpoint, Total: now.Sub(d.at)})
 		return
 	}
-	if t, ok := p.ledger.release(d.ticket, &o, now); ok {
+	if t, ok := p.ledger.release(d.ticket, &o, now); ok && len(p.observers.ended) > 0 {
 		e := DoneEvent{Decision: d, Outcome: o, Endpoint: t.endpoint, Total: now.Sub(t.picked)}
 		if !t.first.IsZero() {
 			e.FirstToken = t.first.Sub(t.picked)

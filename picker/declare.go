@@ -3,15 +3,14 @@ package picker
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/warmroute/warmroute/scorer"
 )
 
-// Names are what a declared policy may call by a name that the host gave.
+// Names are what a declared policy may call by a name that the host gave. A kind of the
+// host's hides one of the library's that has its name.
 type Names struct {
 	Labels  map[string]uint64        // label bits
 	Scorers map[string]scorer.Scorer // as kinds of scorers
@@ -104,6 +103,18 @@ func (d *declaration) scorer(n *node) (w Weighted) {
 		r.failf(n, "has no weight")
 	}
 	r.float("weight", &w.Weight)
+	if own, given := d.names.Scorers[kind]; given {
+		w.Scorer = own
+	} else {
+		w.Scorer = r.scorer(kind)
+	}
+	r.end()
+	r.validate(w.Scorer)
+	return w
+}
+
+// scorer reads the fields of one of the library's scorers.
+func (r *reader) scorer(kind string) scorer.Scorer {
 	switch kind {
 	case "prefix":
 		var s scorer.Prefix
@@ -113,49 +124,44 @@ func (d *declaration) scorer(n *node) (w Weighted) {
 		r.float("stale_weight", &s.StaleWeight)
 		r.int("floor", &s.Floor)
 		r.norm(&s.Norm)
-		w.Scorer = s
+		return s
 	case "queue":
 		var s scorer.Queue
 		r.norm(&s.Norm)
 		r.float("half", &s.Half)
-		w.Scorer = s
+		return s
 	case "memory":
-		w.Scorer = scorer.Memory{}
+		return scorer.Memory{}
 	case "load-requests":
 		var s scorer.LoadRequests
 		r.norm(&s.Norm)
 		r.float("half", &s.Half)
-		w.Scorer = s
+		return s
 	case "load-tokens":
 		var s scorer.LoadTokens
 		r.norm(&s.Norm)
 		r.float("half", &s.Half)
-		w.Scorer = s
+		return s
 	case "cost":
 		var s scorer.Cost
 		r.duration("horizon", &s.Horizon)
 		r.duration("per_waiting", &s.PerWaiting)
 		r.float("prefill_rate", &s.PrefillRate)
-		w.Scorer = s
+		return s
 	case "session":
-		w.Scorer = scorer.Session{}
+		return scorer.Session{}
 	case "adapter":
-		w.Scorer = scorer.Adapter{}
+		return scorer.Adapter{}
 	case "signal":
 		var s scorer.Signal
 		r.field(&s.Field)
 		r.float("best", &s.Best)
 		r.float("worst", &s.Worst)
-		w.Scorer = s
-	default:
-		if w.Scorer = d.names.Scorers[kind]; w.Scorer == nil && kind != "" {
-			r.unknownKind(kind, "prefix, queue, memory, load-requests, load-tokens, cost, session, adapter, signal",
-				slices.Sorted(maps.Keys(d.names.Scorers)))
-		}
+		return s
 	}
-	r.end()
-	r.validate(w.Scorer)
-	return w
+	r.unknownKind(kind, "prefix, queue, memory, load-requests, load-tokens, cost, session, adapter, signal",
+		slices.Sorted(maps.Keys(r.d.names.Scorers)))
+	return nil
 }
 
 func (d *declaration) filter(n *node) (f Named) {
@@ -163,135 +169,53 @@ func (d *declaration) filter(n *node) (f Named) {
 	kind := r.kind()
 	f.Name = kind
 	r.text("name", &f.Name)
-	switch kind {
-	case "label":
-		var l Label
-		r.labels("all", &l.All)
-		r.labels("any", &l.Any)
-		r.labels("none", &l.None)
-		f.Filter = l
-	case "max-in-flight":
-		var limit int
-		r.int("max", &limit)
-		f.Filter = MaxInFlight(limit)
-	case "max-signal":
-		var m MaxSignal
-		r.field(&m.Field)
-		r.float("max", &m.Max)
-		f.Filter = m
-	case "affinity-gate":
-		var g AffinityGate
-		r.float("share", &g.Share)
-		r.int("max_tokens", &g.MaxTokens)
-		r.int("max_requests", &g.MaxRequests)
-		f.Filter = g
-	default:
-		if f.Filter = d.names.Filters[kind]; f.Filter == nil && kind != "" {
-			r.unknownKind(kind, "label, max-in-flight, max-signal, affinity-gate",
-				slices.Sorted(maps.Keys(d.names.Filters)))
-		}
+	if own, given := d.names.Filters[kind]; given {
+		f.Filter = own
+	} else {
+		f.Filter = r.filter(kind)
 	}
 	r.end()
 	r.validate(f.Filter)
 	return f
 }
 
-// reader reads the fields of one object, and remembers which it was asked for.
-type reader struct {
-	d     *declaration
-	n     *node
-	asked []string
-}
-
-func (d *declaration) object(n *node) *reader {
-	r := &reader{d: d, n: n}
-	if n.kind != jsonObject {
-		r.failf(n, "is %s; it must be an object", n.kind)
+// filter reads the fields of one of the library's filters and caps.
+func (r *reader) filter(kind string) Filter {
+	switch kind {
+	case "label":
+		var l Label
+		r.labels("all", &l.All)
+		r.labels("any", &l.Any)
+		r.labels("none", &l.None)
+		return l
+	case "max-in-flight":
+		var limit int
+		r.int("max", &limit)
+		return MaxInFlight(limit)
+	case "max-signal":
+		var m MaxSignal
+		r.field(&m.Field)
+		r.float("max", &m.Max)
+		return m
+	case "affinity-gate":
+		var g AffinityGate
+		r.float("share", &g.Share)
+		r.int("max_tokens", &g.MaxTokens)
+		r.int("max_requests", &g.MaxRequests)
+		return g
 	}
-	return r
-}
-
-func (r *reader) failf(n *node, format string, args ...any) {
-	if r.d.err == nil {
-		r.d.err = n.errorf(format, args...)
-	}
-}
-
-func (r *reader) get(key string) *node {
-	r.asked = append(r.asked, key)
-	return r.n.fields[key]
-}
-
-// end refuses fields that nobody asked for.
-func (r *reader) end() {
-	for _, key := range r.n.order {
-		if !slices.Contains(r.asked, key) {
-			slices.Sort(r.asked)
-			r.failf(r.n.fields[key], "is not known here; known are %s", strings.Join(slices.Compact(r.asked), ", "))
-		}
-	}
-}
-
-func (r *reader) check(err error) {
-	if err != nil {
-		r.failf(r.n, "%w", err)
-	}
+	r.unknownKind(kind, "label, max-in-flight, max-signal, affinity-gate",
+		slices.Sorted(maps.Keys(r.d.names.Filters)))
+	return nil
 }
 
 func (r *reader) validate(part any) {
-	if v, ok := part.(scorer.Validator); ok {
-		r.check(v.Validate())
-	}
-}
-
-func (r *reader) float(key string, to *float64) {
-	if n := r.get(key); n != nil {
-		if n.kind != jsonNumber {
-			r.failf(n, "is %s; it must be a number", n.kind)
-		}
-		*to = n.number
-	}
-}
-
-func (r *reader) int(key string, to *int) {
-	var x float64
-	r.float(key, &x)
-	if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
-		r.failf(r.n.fields[key], "is %v; it must be a whole number of at most %d", x, math.MaxInt32)
+	if isNil(part) {
+		r.failf(r.n, "is nil")
 		return
 	}
-	*to = int(x)
-}
-
-func (r *reader) text(key string, to *string) {
-	if n := r.get(key); n != nil {
-		if n.kind != jsonString {
-			r.failf(n, "is %s; it must be a string", n.kind)
-		}
-		*to = n.text
-	}
-}
-
-func (r *reader) list(key string) []*node {
-	n := r.get(key)
-	if n != nil && n.kind != jsonList {
-		r.failf(n, "is %s; it must be a list", n.kind)
-	}
-	if n == nil {
-		return nil
-	}
-	return n.items
-}
-
-func (r *reader) duration(key string, to *time.Duration) {
-	var s string
-	r.text(key, &s)
-	if n := r.n.fields[key]; n != nil && n.kind == jsonString {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			r.failf(n, "is %q; it must be a duration such as \"5s\"", s)
-		}
-		*to = d
+	if v, ok := part.(scorer.Validator); ok {
+		r.check(v.Validate())
 	}
 }
 
@@ -314,19 +238,6 @@ func (r *reader) field(to *scorer.Field) {
 	choose(r, "field", to, []string{"waiting", "running", "cache-use", "own-0", "own-1", "own-2", "own-3"})
 	if r.n.fields["field"] == nil {
 		r.failf(r.n, "has no field")
-	}
-}
-
-// choose reads a name that stands for its place in a list.
-func choose[T ~uint8](r *reader, key string, to *T, names []string) {
-	var s string
-	r.text(key, &s)
-	if n := r.n.fields[key]; n != nil {
-		at := slices.Index(names, s)
-		if at < 0 {
-			r.failf(n, "is %q; known are %s", s, strings.Join(names, ", "))
-		}
-		*to = T(max(at, 0))
 	}
 }
 

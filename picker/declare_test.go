@@ -105,6 +105,20 @@ func TestParseOptions(t *testing.T) {
 	require.Equal(t, picker.Options{}, o)
 }
 
+// A host's "prefix" is not passed over for the library's.
+func TestKindsOfTheHostComeFirst(t *testing.T) {
+	own := scorer.Signal{Best: 1}
+	o, err := picker.ParseOptions([]byte(`{
+		"scorers": [{"kind": "prefix", "weight": 1}], "caps": [{"kind": "max-in-flight"}]
+	}`), picker.Names{
+		Scorers: map[string]scorer.Scorer{"prefix": own},
+		Filters: map[string]picker.Filter{"max-in-flight": picker.MaxInFlight(3)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, own, o.Scorers[0].Scorer)
+	require.Equal(t, picker.MaxInFlight(3), o.Caps[0].Filter)
+}
+
 func TestParseOptionsSaysWhere(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                            `1:1 is not JSON: EOF`,

@@ -72,6 +72,9 @@ type watched struct {
 func newObservers(list []Observer) (observers, error) {
 	var o observers
 	for i, one := range list {
+		if isNil(one) {
+			return observers{}, fmt.Errorf("%w: Options.Observers[%d] is nil", ErrOptions, i)
+		}
 		pick, isPick := one.(PickObserver)
 		ended, isDone := one.(DoneObserver)
 		view, isView := one.(ViewObserver)

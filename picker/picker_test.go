@@ -68,6 +68,52 @@ func TestNewNamesTheOption(t *testing.T) {
 	}
 }
 
+// What is nil behind an interface would panic in the first pick.
+func TestNewRefusesWhatIsNil(t *testing.T) {
+	var noScorer *scorer.Queue
+	var noFilter *picker.Label
+	var noObserver *witness
+	weighted := func(s scorer.Scorer) picker.Options {
+		return picker.Options{Scorers: []picker.Weighted{{Name: "x", Scorer: s, Weight: 1}}}
+	}
+	condition := func(f picker.Filter) picker.Options {
+		return picker.Options{Filters: []picker.Named{{Name: "x", Filter: f}}}
+	}
+	for _, c := range []struct {
+		want string
+		o    picker.Options
+	}{
+		{"Options.Scorers[0].Scorer is nil", weighted(nil)},
+		{"Options.Scorers[0].Scorer is nil", weighted(scorer.Func(nil))},
+		{"Options.Scorers[0].Scorer is nil", weighted(noScorer)},
+		{"Options.Filters[0].Filter is nil", condition(nil)},
+		{"Options.Filters[0].Filter is nil", condition(picker.FilterFunc(nil))},
+		{"Options.Filters[0].Filter is nil", condition(noFilter)},
+		{"Options.Observers[0] is nil", picker.Options{Observers: []picker.Observer{nil}}},
+		{"Options.Observers[0] is nil", picker.Options{Observers: []picker.Observer{noObserver}}},
+	} {
+		_, err := picker.New(c.o)
+		require.ErrorIs(t, err, picker.ErrOptions)
+		require.ErrorContains(t, err, c.want)
+	}
+	pointers := weighted(&scorer.Queue{})
+	_, err := picker.New(pointers)
+	require.NoError(t, err, "pointers to scorers are scorers")
+
+	names := picker.Names{
+		Scorers: map[string]scorer.Scorer{"none": noScorer, "nothing": nil},
+		Filters: map[string]picker.Filter{"none": picker.FilterFunc(nil)},
+	}
+	for text, want := range map[string]string{
+		`{"scorers": [{"kind": "none", "weight": 1}]}`:    "1:14: scorers[0] is nil",
+		`{"scorers": [{"kind": "nothing", "weight": 1}]}`: "1:14: scorers[0] is nil",
+		`{"filters": [{"kind": "none"}]}`:                 "1:14: filters[0] is nil",
+	} {
+		_, err := picker.ParseOptions([]byte(text), names)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 func TestNoCandidates(t *testing.T) {
 	skipped := endpoints(2)
 	skipped[0].Skip, skipped[1].Skip = true, true

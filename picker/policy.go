@@ -3,6 +3,7 @@ package picker
 import (
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/warmroute/warmroute/scorer"
 )
@@ -111,7 +112,7 @@ func checkName(field, name string, seen map[string]bool) error {
 }
 
 func checkPart(field string, part any) error {
-	if part == nil {
+	if isNil(part) {
 		return fmt.Errorf("%w: %s is nil", ErrOptions, field)
 	}
 	if v, ok := part.(scorer.Validator); ok {
@@ -120,4 +121,18 @@ func checkPart(field string, part any) error {
 		}
 	}
 	return nil
+}
+
+// isNil reports whether part is nil, or a nil function or pointer in an interface, which
+// would panic in the first pick.
+func isNil(part any) bool {
+	v := reflect.ValueOf(part)
+	switch v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Func, reflect.Pointer:
+		return v.IsNil()
+	default:
+		return false
+	}
 }

@@ -9,8 +9,8 @@ import (
 
 // Record is all that one pick looked at and computed. The caller owns it; a pick
 // overwrites it and reuses its slices. It holds no reference to the pick's input
-// and no prompt text or tokens.
-type Record struct {
+// and no prompt text or tokens. It can be written as JSON, read elsewhere, and replayed.
+type Record struct { //nolint:recvcheck // values and pointers are written as JSON
 	Pick uint64 // number of the pick
 	Seed uint64 // of the picker
 	At   time.Time
@@ -48,7 +48,6 @@ type ScorerRecord struct {
 // CandidateRecord is one candidate of a pick.
 type CandidateRecord struct {
 	Resolved scorer.Resolved // Eligible as the filters left it
-	Name     string          // of the endpoint in the index; "" if it is no member
 	Verdict  string          // why it could not win: "skipped", or the name of a filter; "" if it could
 	Sum      float64         // of the scores used, each times its share of the weights; 0 to 1
 

@@ -8,7 +8,8 @@ import (
 	"github.com/warmroute/warmroute/scorer"
 )
 
-// ErrReplay means that a record contradicts itself or the picker that is to replay it.
+// ErrReplay means that a record cannot be read, or contradicts itself or the picker that is
+// to replay it.
 var ErrReplay = errors.New("picker: record cannot be replayed")
 
 // Replay recomputes the choice that r records, with this picker's scorers, and

@@ -38,16 +38,16 @@ const (
 
 func (s Select) validate() error {
 	switch {
-	case !(s.Band <= 1):
-		return fmt.Errorf("%w: Options.Select.Band is %v; it must be at most 1", ErrOptions, s.Band)
+	case !(s.Band <= 1) || math.IsInf(s.Band, -1):
+		return fmt.Errorf("%w: Options.Select.Band is %v; it must be at most 1, and finite", ErrOptions, s.Band)
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
 		return fmt.Errorf("%w: Options.Select.Temperature is %v; it must be finite and not negative", ErrOptions,
 			s.Temperature)
-	case s.MaxRatio != 0 && !(s.MaxRatio >= 1):
-		return fmt.Errorf("%w: Options.Select.MaxRatio is %v; it must be 0, or 1 or more", ErrOptions,
+	case s.MaxRatio != 0 && !(s.MaxRatio >= 1) || math.IsInf(s.MaxRatio, 1):
+		return fmt.Errorf("%w: Options.Select.MaxRatio is %v; it must be 0, or 1 or more and finite", ErrOptions,
 			s.MaxRatio)
-	case s.Bound != 0 && !(s.Bound >= 1):
-		return fmt.Errorf("%w: Options.Select.Bound is %v; it must be 0, or 1 or more", ErrOptions, s.Bound)
+	case s.Bound != 0 && !(s.Bound >= 1) || math.IsInf(s.Bound, 1): // infinite times a mean of 0 is no bound
+		return fmt.Errorf("%w: Options.Select.Bound is %v; it must be 0, or 1 or more and finite", ErrOptions, s.Bound)
 	case s.BoundFloor < 0:
 		return fmt.Errorf("%w: Options.Select.BoundFloor is %d; it must not be negative", ErrOptions,
 			s.BoundFloor)
@@ -209,16 +209,17 @@ type ranking struct {
 // insert ranks i among those from place from on, if it is good enough.
 func (r *ranking) insert(from int, i int32, sums []float64, random uint64) {
 	at := r.n
-	for at > from && precedes(i, r.best[at-1], sums, random) {
+	switch {
+	case at < len(r.best):
+		r.n++
+	case precedes(i, r.best[at-1], sums, random):
 		at--
-	}
-	if at == len(r.best) {
+	default:
 		return
 	}
-	if r.n < len(r.best) {
-		r.n++
+	for ; at > from && precedes(i, r.best[at-1], sums, random); at-- {
+		r.best[at] = r.best[at-1]
 	}
-	copy(r.best[at+1:r.n], r.best[at:r.n-1])
 	r.best[at] = i
 	r.last = sums[r.best[r.n-1]]
 }

@@ -18,8 +18,11 @@ func TestSelectNamesTheField(t *testing.T) {
 		"Select.Temperature is +Inf": {Temperature: math.Inf(1)},
 		"Select.MaxRatio is 0.5":     {MaxRatio: 0.5},
 		"Select.MaxRatio is NaN":     {MaxRatio: nan},
+		"Select.MaxRatio is +Inf":    {MaxRatio: math.Inf(1)},
 		"Select.Bound is 0.9":        {Bound: 0.9},
 		"Select.Bound is NaN":        {Bound: nan},
+		"Select.Bound is +Inf":       {Bound: math.Inf(1)},
+		"Select.Band is -Inf":        {Band: math.Inf(-1)},
 		"Select.BoundFloor is -1":    {BoundFloor: -1},
 	} {
 		_, err := picker.New(picker.Options{Select: s})

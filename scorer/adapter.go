@@ -1,6 +1,12 @@
 package scorer
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // MaxAdapters is how many LoRA adapters of one endpoint Adapters has room for.
 const MaxAdapters = 11
@@ -10,7 +16,7 @@ const MaxAdapters = 11
 // Adapters is that nothing is known.
 //
 // Fingerprints have 32 bits; two names that share one cost a poor route.
-type Adapters struct {
+type Adapters struct { //nolint:recvcheck // values and pointers are written as JSON
 	names            [MaxAdapters]uint32 // running, then waiting
 	running, waiting uint8
 	slots            uint8
@@ -69,6 +75,54 @@ func (a *Adapters) add() bool {
 }
 
 func fingerprint(name string) uint32 { return uint32(xxhash.Sum64String(name)) }
+
+// adaptersJSON is how Adapters are written; null stands for unknown.
+type adaptersJSON struct {
+	Slots   uint8    `json:"Slots"`
+	Running []uint32 `json:"Running"` // fingerprints
+	Waiting []uint32 `json:"Waiting"`
+	Cut     bool     `json:"Cut"`
+}
+
+// MarshalJSON writes what a record needs to be replayed: fingerprints, not names. O(1).
+func (a Adapters) MarshalJSON() ([]byte, error) {
+	if a.state == adaptersUnknown {
+		return []byte("null"), nil
+	}
+	return json.Marshal(adaptersJSON{
+		Slots:   a.slots,
+		Running: a.names[:a.running],
+		Waiting: a.names[a.running : a.running+a.waiting],
+		Cut:     a.state == adaptersCut,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. The error is ErrJSON. O(1).
+func (a *Adapters) UnmarshalJSON(text []byte) error {
+	*a = Adapters{}
+	var from *adaptersJSON
+	if err := json.Unmarshal(text, &from); err != nil {
+		return fmt.Errorf("%w: adapters: %w", ErrJSON, err)
+	}
+	if from == nil {
+		return nil
+	}
+	names := slices.Concat(from.Running, from.Waiting)
+	if len(names) > MaxAdapters {
+		return fmt.Errorf("%w: %d adapters; there is room for %d", ErrJSON, len(names), MaxAdapters)
+	}
+	*a = Adapters{
+		slots:   from.Slots,
+		running: uint8(len(from.Running)),
+		waiting: uint8(len(from.Waiting)),
+		state:   adaptersKnown,
+	}
+	copy(a.names[:], names)
+	if from.Cut {
+		a.state = adaptersCut
+	}
+	return nil
+}
 
 // Adapter scores by whether the request's LoRA adapter is there:
 //

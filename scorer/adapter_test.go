@@ -1,6 +1,7 @@
 package scorer_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -49,4 +50,24 @@ func TestAdapter(t *testing.T) {
 	full := adapters(1, many[:scorer.MaxAdapters], nil)
 	require.False(t, full.AddWaiting("z"))
 	require.False(t, full.AddRunning("z"))
+}
+
+func TestAdaptersSurviveJSON(t *testing.T) {
+	some := scorer.NewAdapters(3)
+	some.AddWaiting("a")
+	some.AddRunning("b")
+	cut := scorer.Adapters{}
+	for i := range scorer.MaxAdapters + 1 {
+		cut.AddRunning(fmt.Sprint(i))
+	}
+	for _, a := range []scorer.Adapters{{}, scorer.NewAdapters(0), some, cut} {
+		text, err := json.Marshal(a)
+		require.NoError(t, err)
+		back := some
+		require.NoError(t, json.Unmarshal(text, &back), "%s", text)
+		require.Equal(t, a, back, "%s", text)
+	}
+	var back scorer.Adapters
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"Slots": 256}`), &back), "scorer: invalid JSON: adapters")
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"Running": [1,2,3,4,5,6,7,8,9,10,11,12]}`), &back), "12 adapters; there is room for 11")
 }

@@ -1,6 +1,7 @@
 package scorer
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -33,6 +34,9 @@ func (v Value) Get() (float64, bool) {
 	return math.Float64frombits(v.bits ^ unknown), true
 }
 
+// orNaN returns the number, or NaN if it is not known.
+func (v Value) orNaN() float64 { return math.Float64frombits(v.bits ^ unknown) }
+
 // Negative reports whether v is known and less than zero. O(1).
 func (v Value) Negative() bool { return int64(v.bits) < 0 }
 
@@ -43,6 +47,29 @@ func (v Value) String() string {
 		return "?"
 	}
 	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// MarshalJSON writes the number, or null. O(1).
+func (v Value) MarshalJSON() ([]byte, error) {
+	x, known := v.Get()
+	if !known {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, x, 'g', -1, 64), nil
+}
+
+// UnmarshalJSON reads a number, or null. The error is ErrJSON. O(1).
+func (v *Value) UnmarshalJSON(text []byte) error {
+	*v = Value{}
+	if string(text) == "null" {
+		return nil
+	}
+	x, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return fmt.Errorf("%w: a value is %s; it must be null or a number", ErrJSON, text)
+	}
+	*v = Known(x)
+	return nil
 }
 
 // Request is what a pick knows of the request besides its prompt. All fields are

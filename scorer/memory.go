@@ -1,7 +1,5 @@
 package scorer
 
-import "math"
-
 // Memory scores by the share of the engine's KV cache that no running request
 // uses, 1 - CacheUse; engines count blocks that are only cached as free.
 // Unknown: no opinion. It reads signals.
@@ -10,11 +8,7 @@ type Memory struct{}
 // Score implements Scorer. O(candidates), no allocation.
 func (s Memory) Score(in *Input, out []float64) {
 	for i := range in.Candidates {
-		if use, ok := in.Candidates[i].Signals.CacheUse.Get(); ok {
-			out[i] = 1 - use
-		} else {
-			out[i] = math.NaN()
-		}
+		out[i] = 1 - in.Candidates[i].Signals.CacheUse.orNaN()
 	}
 }
 

@@ -113,7 +113,7 @@ func orDefault(x, def float64) float64 {
 
 // count returns the number in v, not below zero, or NaN.
 func count(v Value) float64 {
-	x := math.Float64frombits(v.bits ^ unknown) // NaN for unknown
+	x := v.orNaN()
 	if x < 0 {
 		return 0
 	}

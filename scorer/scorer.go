@@ -97,6 +97,10 @@ type Estimator interface {
 // field, its value and range.
 var ErrOptions = errors.New("scorer: invalid option")
 
+// ErrJSON means that JSON was read that is not of this package. The message says what it
+// holds and what it must.
+var ErrJSON = errors.New("scorer: invalid JSON")
+
 // Validator is a Scorer or filter with parameters that may be wrong. picker.New
 // asks it, and refuses what it refuses.
 type Validator interface {
