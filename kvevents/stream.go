@@ -148,6 +148,8 @@ type Stream struct {
 	live     uint64
 	liveSum  uint64
 	hasLive  bool              // live is the number of the last live frame of this life
+	since    uint64            // from this number on frames come live; noNumber while none has on this connection
+	end      uint64            // one past the highest number of this life that was heard of, live or in a replay
 	ahead    map[uint64]uint64 // fingerprints of replayed frames that live ones may still repeat
 	open     bool              // numbers are missing, or may be, and are being fetched
 	gapped   bool              // some were lost for good
@@ -165,12 +167,15 @@ type Stream struct {
 type round struct {
 	running  bool
 	from     uint64
-	verify   bool // the frame of number from must be the last one applied
-	useful   bool // it brought a frame that was applied
-	higher   bool // it brought frames, but none that comes next
-	reached  uint64
+	verify   bool   // the frame of number from must be the last one applied
+	useful   bool   // it brought a frame that was applied
+	higher   bool   // it brought frames, but none that comes next
+	end      uint64 // one past the highest number that it brought
 	deadline time.Time
 }
+
+// noNumber is above all numbers.
+const noNumber = replayEnd
 
 // maxAhead bounds Stream.ahead. Without a fingerprint a frame that repeats a replayed
 // one is still not applied; but it cannot give away a restart.
@@ -182,7 +187,7 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stream{o: o}
+	s := &Stream{o: o, since: noNumber}
 	s.held.maxFrames, s.held.maxBytes = o.HeldFrames, o.HeldBytes
 	if o.Replay {
 		s.open = true
@@ -229,7 +234,7 @@ func (s *Stream) Live(f Frame) {
 		s.restart()
 	case f.Seq < s.next && !s.fresh:
 		// A replay has brought this number already.
-		s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+		s.heardLive(n)
 		sum, known := s.ahead[f.Seq]
 		delete(s.ahead, f.Seq)
 		if !known || sum == n.sum {
@@ -243,7 +248,7 @@ func (s *Stream) Live(f Frame) {
 	if s.hasLive {
 		want = max(want, s.live+1)
 	}
-	s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+	s.heardLive(n)
 	if s.fresh {
 		s.fresh = false
 		s.next = f.Seq
@@ -264,6 +269,13 @@ func (s *Stream) Live(f Frame) {
 		s.lose(f.Seq)
 		s.apply(n)
 	}
+}
+
+// heardLive remembers that n has come by itself, and that what follows it will.
+func (s *Stream) heardLive(n numbered) {
+	s.live, s.liveSum, s.hasLive = n.Seq, n.sum, true
+	s.since = min(s.since, n.Seq)
+	s.end = max(s.end, n.Seq+1)
 }
 
 func (s *Stream) hear() {
@@ -316,6 +328,7 @@ func (s *Stream) restart() {
 	s.stats.Dropped += uint64(s.held.drop())
 	clear(s.ahead)
 	s.next, s.hasLast, s.hasLive, s.fresh = 0, false, false, false
+	s.since, s.end = noNumber, 0
 	s.open, s.gapped = false, false
 	s.attempts, s.doubts = 0, 0
 }
@@ -337,6 +350,7 @@ func (s *Stream) Reset() int {
 	s.stop()
 	s.open, s.gapped = false, false
 	s.fresh, s.hasLast = true, false
+	s.since, s.end = noNumber, 0
 	s.attempts, s.doubts = 0, 0
 	clear(s.ahead)
 	return dropped
