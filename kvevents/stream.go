@@ -153,6 +153,9 @@ type Stream struct {
 	ahead    map[uint64]uint64 // fingerprints of replayed frames that live ones may still repeat
 	open     bool              // numbers are missing, or may be, and are being fetched
 	gapped   bool              // some were lost for good
+	queued   uint64            // frames that steps apply, ever
+	handed   uint64            // of them: that Next has returned
+	lostAt   uint64            // queued when the last were lost
 	heard    bool              // of the engine, at all
 	heardAt  time.Time
 	stale    bool
@@ -208,6 +211,9 @@ func (s *Stream) Next() (Step, bool) {
 	step := s.steps[s.taken]
 	s.steps[s.taken] = Step{} // frees the payload
 	s.taken++
+	if step.Action == Apply {
+		s.handed++
+	}
 	return step, true
 }
 
@@ -293,6 +299,7 @@ func (s *Stream) hold(n numbered) {
 // apply hands out the frame that comes next.
 func (s *Stream) apply(n numbered) {
 	s.step(Step{Action: Apply, Frame: n.Frame})
+	s.queued++
 	s.last, s.hasLast = numbered{Frame{Seq: n.Seq}, n.sum}, true
 	s.next = n.Seq + 1
 }
@@ -317,7 +324,7 @@ func (s *Stream) lose(seq uint64) {
 		s.step(Step{Action: Begin})
 	}
 	s.next = seq
-	s.gapped = true
+	s.gapped, s.lostAt = true, s.queued
 }
 
 // restart begins the next life of the engine. Nothing that is held or being fetched
@@ -346,6 +353,7 @@ func (s *Stream) Reset() int {
 			dropped++
 		}
 	}
+	s.handed = s.queued
 	s.steps, s.taken = s.steps[:0], 0
 	s.stop()
 	s.open, s.gapped = false, false
@@ -356,16 +364,21 @@ func (s *Stream) Reset() int {
 	return dropped
 }
 
-// Emptied says that the frame applied last has emptied the cache: what was lost
-// before no longer matters.
+// Emptied says that the frame that Next returned last has emptied the cache: what was
+// lost before it no longer matters. What was lost after it may be known already.
 //
 // O(1).
-func (s *Stream) Emptied() { s.gapped = false }
+func (s *Stream) Emptied() {
+	if s.handed > s.lostAt {
+		s.gapped = false
+	}
+}
 
-// Damaged says that the contents of the frame applied last are lost.
+// Damaged says that contents of the frame that Next returned last are lost, so that
+// the frame cannot be known to have emptied the cache either.
 //
 // O(1).
-func (s *Stream) Damaged() { s.gapped = true }
+func (s *Stream) Damaged() { s.gapped, s.lostAt = true, max(s.lostAt, s.handed) }
 
 // View returns what the numbers so far let one believe. O(1).
 func (s *Stream) View() prefixindex.View {

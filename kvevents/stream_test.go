@@ -262,6 +262,41 @@ func TestStreamsOfTwoRanks(t *testing.T) {
 	require.Equal(t, "1 live", b.play("1"))
 }
 
+// A frame that empties the cache was queued with a later one, behind a loss: the loss
+// stands.
+func TestEmptiedBeforeALoss(t *testing.T) {
+	p := newPlayer(t, kvevents.StreamOptions{Replay: true})
+	p.play("end 0 1 3 6")
+	for p.s.Stats().Lost == 0 {
+		p.s.Replayed(p.round, p.frame("1"))
+		p.s.Replayed(p.round, p.frame("7"))
+		p.s.ReplayEnded(p.round, nil)
+		for p.s.Stats().Lost == 0 {
+			if step, ok := p.s.Next(); !ok {
+				break
+			} else if step.Action == kvevents.Replay {
+				p.round = step.Round
+			}
+		}
+	}
+	var applied []uint64
+	for {
+		step, ok := p.s.Next()
+		if !ok {
+			break
+		}
+		applied = append(applied, step.Frame.Seq)
+		if step.Frame.Seq == 3 {
+			p.s.Emptied()
+		}
+	}
+	require.Equal(t, []uint64{3, 6, 7}, applied)
+	require.Equal(t, prefixindex.ViewGap, p.s.View())
+	p.play("8 emptied")
+	require.Equal(t, prefixindex.ViewLive, p.s.View())
+	require.Equal(t, "9 gap", p.play("9 damaged emptied"))
+}
+
 func TestStreamDeadline(t *testing.T) {
 	p := newPlayer(t, kvevents.StreamOptions{Replay: true, ReplayIdle: 5 * time.Second, StaleAfter: time.Minute})
 	in := func() time.Duration {
