@@ -38,6 +38,10 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 	}
 	s.hear()
 	s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
+	if f.Seq == replayEnd {
+		s.stats.Invalid++
+		return
+	}
 	s.round.end = max(s.round.end, f.Seq+1)
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {

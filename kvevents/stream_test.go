@@ -137,6 +137,7 @@ func TestStream(t *testing.T) {
 		{"the last frame twice", plain, []string{"0 1 1 2", "0 1 2 live"}, is{Duplicates: 1}},
 		{"the last number from another life", plain, []string{"0 1", "0 1 live", "1b", "begin 1b gap"}, is{Restarts: 1}},
 		{"the mark of an end is no number", plain, []string{"0 18446744073709551615 1", "0 1 live"}, is{Invalid: 1}},
+		{"the mark of an end is no number of a replay either", replay, []string{"r0 r18446744073709551615 r1 end", "replay:0 0 1 live", "2", "2 live"}, is{Invalid: 1}},
 		{"emptied", plain, []string{"3", "3 gap", "4 emptied", "4 live"}, is{}},
 		{"damaged", plain, []string{"0 damaged", "0 gap"}, is{}},
 		{"silence", stale, []string{"+2m", "never", "0 +59s", "0 live", "+1s", "stale", "1", "1 live"}, is{}},
