@@ -148,9 +148,14 @@ type Stream struct {
 	live     uint64
 	liveSum  uint64
 	hasLive  bool              // live is the number of the last live frame of this life
+	since    uint64            // from this number on frames come live; noNumber while none has on this connection
+	end      uint64            // one past the highest number of this life that was heard of, live or in a replay
 	ahead    map[uint64]uint64 // fingerprints of replayed frames that live ones may still repeat
 	open     bool              // numbers are missing, or may be, and are being fetched
 	gapped   bool              // some were lost for good
+	queued   uint64            // frames that steps apply, ever
+	handed   uint64            // of them: that Next has returned
+	lostAt   uint64            // queued when the last were lost
 	heard    bool              // of the engine, at all
 	heardAt  time.Time
 	stale    bool
@@ -165,12 +170,15 @@ type Stream struct {
 type round struct {
 	running  bool
 	from     uint64
-	verify   bool // the frame of number from must be the last one applied
-	useful   bool // it brought a frame that was applied
-	higher   bool // it brought frames, but none that comes next
-	reached  uint64
+	verify   bool   // the frame of number from must be the last one applied
+	useful   bool   // it brought a frame that was applied
+	higher   bool   // it brought frames, but none that comes next
+	end      uint64 // one past the highest number that it brought
 	deadline time.Time
 }
+
+// noNumber is above all numbers.
+const noNumber = replayEnd
 
 // maxAhead bounds Stream.ahead. Without a fingerprint a frame that repeats a replayed
 // one is still not applied; but it cannot give away a restart.
@@ -182,7 +190,7 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stream{o: o}
+	s := &Stream{o: o, since: noNumber}
 	s.held.maxFrames, s.held.maxBytes = o.HeldFrames, o.HeldBytes
 	if o.Replay {
 		s.open = true
@@ -203,6 +211,9 @@ func (s *Stream) Next() (Step, bool) {
 	step := s.steps[s.taken]
 	s.steps[s.taken] = Step{} // frees the payload
 	s.taken++
+	if step.Action == Apply {
+		s.handed++
+	}
 	return step, true
 }
 
@@ -229,7 +240,7 @@ func (s *Stream) Live(f Frame) {
 		s.restart()
 	case f.Seq < s.next && !s.fresh:
 		// A replay has brought this number already.
-		s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+		s.heardLive(n)
 		sum, known := s.ahead[f.Seq]
 		delete(s.ahead, f.Seq)
 		if !known || sum == n.sum {
@@ -243,7 +254,7 @@ func (s *Stream) Live(f Frame) {
 	if s.hasLive {
 		want = max(want, s.live+1)
 	}
-	s.live, s.liveSum, s.hasLive = f.Seq, n.sum, true
+	s.heardLive(n)
 	if s.fresh {
 		s.fresh = false
 		s.next = f.Seq
@@ -266,6 +277,13 @@ func (s *Stream) Live(f Frame) {
 	}
 }
 
+// heardLive remembers that n has come by itself, and that what follows it will.
+func (s *Stream) heardLive(n numbered) {
+	s.live, s.liveSum, s.hasLive = n.Seq, n.sum, true
+	s.since = min(s.since, n.Seq)
+	s.end = max(s.end, n.Seq+1)
+}
+
 func (s *Stream) hear() {
 	s.heard, s.stale = true, false
 	s.heardAt = s.o.Clock()
@@ -281,6 +299,7 @@ func (s *Stream) hold(n numbered) {
 // apply hands out the frame that comes next.
 func (s *Stream) apply(n numbered) {
 	s.step(Step{Action: Apply, Frame: n.Frame})
+	s.queued++
 	s.last, s.hasLast = numbered{Frame{Seq: n.Seq}, n.sum}, true
 	s.next = n.Seq + 1
 }
@@ -305,7 +324,7 @@ func (s *Stream) lose(seq uint64) {
 		s.step(Step{Action: Begin})
 	}
 	s.next = seq
-	s.gapped = true
+	s.gapped, s.lostAt = true, s.queued
 }
 
 // restart begins the next life of the engine. Nothing that is held or being fetched
@@ -316,6 +335,7 @@ func (s *Stream) restart() {
 	s.stats.Dropped += uint64(s.held.drop())
 	clear(s.ahead)
 	s.next, s.hasLast, s.hasLive, s.fresh = 0, false, false, false
+	s.since, s.end = noNumber, 0
 	s.open, s.gapped = false, false
 	s.attempts, s.doubts = 0, 0
 }
@@ -333,25 +353,32 @@ func (s *Stream) Reset() int {
 			dropped++
 		}
 	}
+	s.handed = s.queued
 	s.steps, s.taken = s.steps[:0], 0
 	s.stop()
 	s.open, s.gapped = false, false
 	s.fresh, s.hasLast = true, false
+	s.since, s.end = noNumber, 0
 	s.attempts, s.doubts = 0, 0
 	clear(s.ahead)
 	return dropped
 }
 
-// Emptied says that the frame applied last has emptied the cache: what was lost
-// before no longer matters.
+// Emptied says that the frame that Next returned last has emptied the cache: what was
+// lost before it no longer matters. What was lost after it may be known already.
 //
 // O(1).
-func (s *Stream) Emptied() { s.gapped = false }
+func (s *Stream) Emptied() {
+	if s.handed > s.lostAt {
+		s.gapped = false
+	}
+}
 
-// Damaged says that the contents of the frame applied last are lost.
+// Damaged says that contents of the frame that Next returned last are lost, so that
+// the frame cannot be known to have emptied the cache either.
 //
 // O(1).
-func (s *Stream) Damaged() { s.gapped = true }
+func (s *Stream) Damaged() { s.gapped, s.lostAt = true, max(s.lostAt, s.handed) }
 
 // View returns what the numbers so far let one believe. O(1).
 func (s *Stream) View() prefixindex.View {

@@ -38,7 +38,11 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 	}
 	s.hear()
 	s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
-	s.round.reached = f.Seq
+	if f.Seq == replayEnd {
+		s.stats.Invalid++
+		return
+	}
+	s.round.end = max(s.round.end, f.Seq+1)
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {
 	case f.Seq < s.round.from:
@@ -47,10 +51,13 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 		s.verify(n)
 	case f.Seq < s.next:
 		s.stats.Duplicates++
-	case f.Seq == s.next:
-		s.fetched(n)
 	default:
-		s.beyond(n)
+		s.end = max(s.end, f.Seq+1)
+		if f.Seq == s.next {
+			s.fetched(n)
+		} else {
+			s.beyond(n)
+		}
 	}
 }
 
@@ -103,14 +110,22 @@ func (s *Stream) doubt() {
 }
 
 // renew begins a new epoch with all that the engine has. Held frames are part of
-// that, or of the life before.
+// that, or of the life before. So is the last live one; but unless the connection was
+// lost since, it is what gave the restart away, and those up to it are wanted.
 func (s *Stream) renew() {
+	live, sum, since, end := s.live, s.liveSum, s.since, s.round.end
 	s.restart()
+	if since != noNumber {
+		s.heardLive(numbered{Frame{Seq: live}, sum})
+	}
+	s.end = max(s.end, end)
 	s.open = true
 	s.ask()
 }
 
-// fetched takes the frame that comes next, from a replay.
+// fetched takes the frame that comes next, from a replay. The frames that wait behind
+// it go on waiting until the replay brings one of them too: only then is it known that
+// they are of the same life.
 func (s *Stream) fetched(n numbered) {
 	waiting, ok := s.held.frames[n.Seq]
 	if ok && waiting.sum != n.sum {
@@ -129,10 +144,15 @@ func (s *Stream) fetched(n numbered) {
 		s.apply(n)
 		return
 	}
-	// The replay has reached what came by itself.
 	s.drain()
-	s.close()
+	if s.met() {
+		s.close()
+	}
 }
+
+// met reports whether all is applied up to where frames come by themselves. Frames
+// that wait may be from replays, and then prove nothing about what follows them.
+func (s *Stream) met() bool { return s.next > s.since }
 
 // expect remembers a frame that will come once more, live.
 func (s *Stream) expect(n numbered) {
@@ -165,8 +185,8 @@ func (s *Stream) ReplayEnded(round uint64, err error) {
 	}
 	if !s.round.verify {
 		s.drain()
-		// A replay that broke off will do if all is there that has been heard of since.
-		if (err == nil || s.hasLive) && s.close() {
+		// A replay that broke off will do if what it was to bring is there.
+		if (err == nil || s.met()) && s.close() {
 			return
 		}
 	}
@@ -195,10 +215,7 @@ func (s *Stream) missing() uint64 {
 	if seq, ok := s.held.lowest(); ok {
 		return seq
 	}
-	if s.hasLive && s.live >= s.next {
-		return s.live + 1 // there was no room for it
-	}
-	return s.next
+	return max(s.end, s.next) // there was no room for them
 }
 
 // close ends the fetching if nothing is missing, and reports whether it did.
@@ -222,7 +239,7 @@ func (s *Stream) giveUp(works bool) {
 	}
 	for first := true; ; first = false {
 		m := s.missing()
-		if works && !first && m > s.round.reached {
+		if works && !first && m >= s.round.end {
 			s.ask()
 			return
 		}
@@ -250,8 +267,9 @@ func (s *Stream) Reconnected() {
 		// Nothing was applied by which to know the engine again. What is held will be in
 		// the replay, if it is still of interest.
 		s.stats.Dropped += uint64(s.held.drop())
-		s.hasLive = false
+		s.hasLive, s.end = false, 0
 	}
+	s.since = noNumber
 	s.stop()
 	s.open = true
 	s.ask()

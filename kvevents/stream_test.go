@@ -137,6 +137,7 @@ func TestStream(t *testing.T) {
 		{"the last frame twice", plain, []string{"0 1 1 2", "0 1 2 live"}, is{Duplicates: 1}},
 		{"the last number from another life", plain, []string{"0 1", "0 1 live", "1b", "begin 1b gap"}, is{Restarts: 1}},
 		{"the mark of an end is no number", plain, []string{"0 18446744073709551615 1", "0 1 live"}, is{Invalid: 1}},
+		{"the mark of an end is no number of a replay either", replay, []string{"r0 r18446744073709551615 r1 end", "replay:0 0 1 live", "2", "2 live"}, is{Invalid: 1}},
 		{"emptied", plain, []string{"3", "3 gap", "4 emptied", "4 live"}, is{}},
 		{"damaged", plain, []string{"0 damaged", "0 gap"}, is{}},
 		{"silence", stale, []string{"+2m", "never", "0 +59s", "0 live", "+1s", "stale", "1", "1 live"}, is{}},
@@ -192,7 +193,11 @@ func TestStream(t *testing.T) {
 		{"restart while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "0b", "stop begin 0b live", "r2", "live"}, is{Restarts: 1, Dropped: 1, LateReplayed: 1}},
 		{"engine restarted and has less than we", replay, []string{"end 0 1", "replay:0 0 1 live", "5b", "replay:1 resyncing", "end", "replay:1 resyncing", "end", "begin replay:0 resyncing", "r4b r5b end", "4b 5b gap"}, is{Unverified: 1}},
 		{"the last frame applied was lost on the way", replay, []string{"end 0 3", "replay:0 0 replay:0 resyncing", "r1", "stop replay:0 resyncing", "r0 r1 r2 r3", "1 2 3 stop live"}, is{Unverified: 0}},
-		{"replay older than the ring", replay, []string{"end 0 90", "replay:0 0 replay:0 resyncing", "r50", "stop replay:0 resyncing", "r50", "stop begin replay:0 resyncing", "r50 r51 end", "50 51 gap", "91", "replay:51 resyncing"}, is{Unverified: 1, Lost: 50}},
+		{"replay older than the ring", replay, []string{"end 0 90", "replay:0 0 replay:0 resyncing", "r50", "stop replay:0 resyncing", "r50", "stop begin replay:0 resyncing", "r50 r51 end", "50 51 replay:51 resyncing", "r51 r52 fail", "52 replay:52 resyncing"}, is{Unverified: 1, Lost: 50}},
+		{"a replay goes on past frames that only a replay brought", replay, []string{"r0 r2 end", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 resyncing", "r3 end", "3 live"}, is{ReplayHoles: 1}},
+		{"a replay that broke off goes on past its frames", replay, []string{"r0 r1 r4 fail", "replay:0 0 1 replay:1 resyncing", "r1 r2 r3 r4", "2 3 4 resyncing", "end", "live"}, is{}},
+		{"a replay goes on past frames from before the connection was lost", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "conn", "stop replay:1 resyncing", "r1 r2 r3", "2 3 resyncing", "r4 r5 end", "4 5 live"}, is{}},
+		{"a new epoch knows what was heard before it", replay, []string{"end 0 1 4", "replay:0 0 1 replay:1 resyncing", "r2", "stop replay:1 resyncing", "r2", "stop begin replay:0 resyncing", "r1 r2 end", "1 2 replay:2 resyncing", "r2 r3 r4 end", "3 4 gap"}, is{Unverified: 1, Lost: 1}},
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
 		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},
@@ -256,6 +261,41 @@ func TestStreamsOfTwoRanks(t *testing.T) {
 	require.Equal(t, "0 live", b.play("0"))
 	require.Equal(t, "3 live", a.play("3"))
 	require.Equal(t, "1 live", b.play("1"))
+}
+
+// A frame that empties the cache was queued with a later one, behind a loss: the loss
+// stands.
+func TestEmptiedBeforeALoss(t *testing.T) {
+	p := newPlayer(t, kvevents.StreamOptions{Replay: true})
+	p.play("end 0 1 3 6")
+	for p.s.Stats().Lost == 0 {
+		p.s.Replayed(p.round, p.frame("1"))
+		p.s.Replayed(p.round, p.frame("7"))
+		p.s.ReplayEnded(p.round, nil)
+		for p.s.Stats().Lost == 0 {
+			if step, ok := p.s.Next(); !ok {
+				break
+			} else if step.Action == kvevents.Replay {
+				p.round = step.Round
+			}
+		}
+	}
+	var applied []uint64
+	for {
+		step, ok := p.s.Next()
+		if !ok {
+			break
+		}
+		applied = append(applied, step.Frame.Seq)
+		if step.Frame.Seq == 3 {
+			p.s.Emptied()
+		}
+	}
+	require.Equal(t, []uint64{3, 6, 7}, applied)
+	require.Equal(t, prefixindex.ViewGap, p.s.View())
+	p.play("8 emptied")
+	require.Equal(t, prefixindex.ViewLive, p.s.View())
+	require.Equal(t, "9 gap", p.play("9 damaged emptied"))
 }
 
 func TestStreamDeadline(t *testing.T) {
