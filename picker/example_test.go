@@ -62,16 +62,21 @@ func ExampleRecord_Explain() {
 	defer d.Done(picker.Outcome{})
 	fmt.Print(rec.Explain())
 	// Output:
-	// Pick 1: candidate 0, which scored 0.94 of 1, 0.08 more than candidate 1.
-	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8; candidate 1 would compute 7,000.
-	// For it: prefix 0.11, load-tokens 0.03. For candidate 1: queue 0.05, memory 0.01.
+	// candidate 0 wins with 0.941 of 1, 0.084 ahead of candidate 1.
+	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8, which saves 6,992 tokens against candidate 1.
+	// For it: prefix +0.108, load-tokens +0.032. Against it: queue -0.048, memory -0.008.
 	//
-	//                sum  prefix  queue  memory  load-requests  load-tokens  cached  to compute  waiting  in flight  tokens ahead
-	// weight                0.11   0.43    0.03           0.32         0.11
-	// candidate 0  0.941    1.00   0.89    0.60           1.00         1.00   6,992           8        2          0             0  winner
-	// candidate 1  0.857    0.00   1.00    0.90           1.00         0.70       ?       7,000        0          0             0
-	// candidate 2  0.829    0.00  ~0.94   ~0.75           1.00         0.70       ?       7,000        ?          0             0
-	// candidate 3      -       -      -       -              -            -       ?       7,000        ?          0             0  skipped
+	//              cached  to compute  waiting  cache use  in flight
+	// candidate 0   6,992           8        2       40 %          0  winner
+	// candidate 1       ?       7,000        0       10 %          0
+	// candidate 2       ?       7,000        ?          ?          0
+	// candidate 3       ?       7,000        ?          ?          0  skipped
+	//
+	//                sum    prefix     queue    memory  load-requests  load-tokens
+	//               of 1  of 0.108  of 0.432  of 0.027       of 0.324     of 0.108
+	// candidate 0  0.941     0.108     0.384     0.016          0.324        0.108
+	// candidate 1  0.857     0.000     0.432     0.024          0.324        0.076
+	// candidate 2  0.829     0.000    ~0.408    ~0.020          0.324        0.076
 	//
 	// - candidate 2: nothing to go by for queue, memory.
 	// - ~ marks what was used in place of a score that was missing, stale or out of range.
