@@ -37,6 +37,75 @@ func ExamplePicker_Pick_fakes() {
 	// 10 waiting: candidate 1, which saves 0 tokens
 }
 
+// The life of a request, on an engine that sends no events: what was routed to it stands
+// for what it caches.
+func ExampleDecision() {
+	ix, err := prefixindex.New(prefixindex.Options{})
+	if err != nil {
+		panic(err)
+	}
+	engine, err := ix.Join("10.0.0.7:8000")
+	if err != nil {
+		panic(err)
+	}
+	other, err := ix.Join("10.0.0.8:8000")
+	if err != nil {
+		panic(err)
+	}
+	ledger, err := picker.NewLedger(picker.LedgerOptions{})
+	if err != nil {
+		panic(err)
+	}
+	pk, err := picker.New(picker.Options{Index: ix, Ledger: ledger})
+	if err != nil {
+		panic(err)
+	}
+	say := func(when string) {
+		requests, tokens := ledger.InFlight(engine)
+		fmt.Printf("%s: %d in flight, %d tokens to compute\n", when, requests, tokens)
+	}
+
+	var prompt prefixindex.Prompt
+	prompt.Reset(prefixindex.Scope{Model: "llama"}, make([]uint32, 4_000))
+	call := picker.Call{Prompt: &prompt, Candidates: []scorer.Candidate{
+		{Endpoint: engine, Signals: scorer.Signals{Waiting: scorer.Known(0)}},
+		{Endpoint: other, Signals: scorer.Signals{Waiting: scorer.Known(9)}},
+	}}
+	d, err := pk.Pick(&call)
+	if err != nil { // nothing is in flight
+		panic(err)
+	}
+	say("picked")
+	d.FirstToken() // the reply has begun, so the prompt is computed
+	say("first token")
+	if err := ix.Insert(d.Endpoint, max(d.Rank, 0), &prompt, -1); err != nil {
+		panic(err)
+	}
+	d.Done(picker.Outcome{Result: picker.OK}) // in a defer, so that it comes on every path
+	d.Done(picker.Outcome{Result: picker.OK}) // counted, and changes nothing
+	say("done")
+	fmt.Println("released", ledger.Stats().Released, "and again", ledger.Stats().DoubleRelease)
+
+	// The next turn of the conversation.
+	prompt.Extend(make([]uint32, 4_200))
+	d, err = pk.Pick(&call)
+	if err != nil {
+		panic(err)
+	}
+	say("next turn")
+	reported := scorer.Known(3_984) // from the engine's usage, if it tells
+	d.Done(picker.Outcome{Result: picker.OK, CachedTokens: reported})
+	c := ledger.Calibration(engine)
+	fmt.Println("predicted", c.PredictedTokens, "cached tokens, reported", c.ReportedTokens)
+	// Output:
+	// picked: 1 in flight, 4000 tokens to compute
+	// first token: 1 in flight, 0 tokens to compute
+	// done: 0 in flight, 0 tokens to compute
+	// released 1 and again 1
+	// next turn: 1 in flight, 200 tokens to compute
+	// predicted 4000 cached tokens, reported 3984
+}
+
 // A record says why.
 func ExampleRecord_Explain() {
 	pk, err := picker.New(picker.Options{Seed: 1})
