@@ -155,5 +155,5 @@ func TestPrefillRateIsLearned(t *testing.T) {
 	require.Equal(t, 1, d.Index)
 	require.InDelta(t, 2_000, rec.Scores[0].Millis, 1)
 	require.InDelta(t, 500, rec.Scores[1].Millis, 1)
-	require.Contains(t, rec.Explain(), "cost expects 2,000 ms")
+	require.Regexp(t, `cost ms\n.* 500  winner\n.* 2,000\n`, rec.Explain())
 }

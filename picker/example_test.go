@@ -37,6 +37,75 @@ func ExamplePicker_Pick_fakes() {
 	// 10 waiting: candidate 1, which saves 0 tokens
 }
 
+// The life of a request, on an engine that sends no events: what was routed to it stands
+// for what it caches.
+func ExampleDecision() {
+	ix, err := prefixindex.New(prefixindex.Options{})
+	if err != nil {
+		panic(err)
+	}
+	engine, err := ix.Join("10.0.0.7:8000")
+	if err != nil {
+		panic(err)
+	}
+	other, err := ix.Join("10.0.0.8:8000")
+	if err != nil {
+		panic(err)
+	}
+	ledger, err := picker.NewLedger(picker.LedgerOptions{})
+	if err != nil {
+		panic(err)
+	}
+	pk, err := picker.New(picker.Options{Index: ix, Ledger: ledger})
+	if err != nil {
+		panic(err)
+	}
+	say := func(when string) {
+		requests, tokens := ledger.InFlight(engine)
+		fmt.Printf("%s: %d in flight, %d tokens to compute\n", when, requests, tokens)
+	}
+
+	var prompt prefixindex.Prompt
+	prompt.Reset(prefixindex.Scope{Model: "llama"}, make([]uint32, 4_000))
+	call := picker.Call{Prompt: &prompt, Candidates: []scorer.Candidate{
+		{Endpoint: engine, Signals: scorer.Signals{Waiting: scorer.Known(0)}},
+		{Endpoint: other, Signals: scorer.Signals{Waiting: scorer.Known(9)}},
+	}}
+	d, err := pk.Pick(&call)
+	if err != nil { // nothing is in flight
+		panic(err)
+	}
+	say("picked")
+	d.FirstToken() // the reply has begun, so the prompt is computed
+	say("first token")
+	if err := ix.Insert(d.Endpoint, max(d.Rank, 0), &prompt, -1); err != nil {
+		panic(err)
+	}
+	d.Done(picker.Outcome{Result: picker.OK}) // in a defer, so that it comes on every path
+	d.Done(picker.Outcome{Result: picker.OK}) // counted, and changes nothing
+	say("done")
+	fmt.Println("released", ledger.Stats().Released, "and again", ledger.Stats().DoubleRelease)
+
+	// The next turn of the conversation.
+	prompt.Extend(make([]uint32, 4_200))
+	d, err = pk.Pick(&call)
+	if err != nil {
+		panic(err)
+	}
+	say("next turn")
+	reported := scorer.Known(3_984) // from the engine's usage, if it tells
+	d.Done(picker.Outcome{Result: picker.OK, CachedTokens: reported})
+	c := ledger.Calibration(engine)
+	fmt.Println("predicted", c.PredictedTokens, "cached tokens, reported", c.ReportedTokens)
+	// Output:
+	// picked: 1 in flight, 4000 tokens to compute
+	// first token: 1 in flight, 0 tokens to compute
+	// done: 0 in flight, 0 tokens to compute
+	// released 1 and again 1
+	// next turn: 1 in flight, 200 tokens to compute
+	// predicted 4000 cached tokens, reported 3984
+}
+
 // A record says why.
 func ExampleRecord_Explain() {
 	pk, err := picker.New(picker.Options{Seed: 1})
@@ -62,16 +131,21 @@ func ExampleRecord_Explain() {
 	defer d.Done(picker.Outcome{})
 	fmt.Print(rec.Explain())
 	// Output:
-	// Pick 1: candidate 0, which scored 0.94 of 1, 0.08 more than candidate 1.
-	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8; candidate 1 would compute 7,000.
-	// For it: prefix 0.11, load-tokens 0.03. For candidate 1: queue 0.05, memory 0.01.
+	// candidate 0 wins with 0.941 of 1, 0.084 ahead of candidate 1.
+	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8, which saves 6,992 tokens against candidate 1.
+	// For it: prefix +0.108, load-tokens +0.032. Against it: queue -0.048, memory -0.008.
 	//
-	//                sum  prefix  queue  memory  load-requests  load-tokens  cached  to compute  waiting  in flight  tokens ahead
-	// weight                0.11   0.43    0.03           0.32         0.11
-	// candidate 0  0.941    1.00   0.89    0.60           1.00         1.00   6,992           8        2          0             0  winner
-	// candidate 1  0.857    0.00   1.00    0.90           1.00         0.70       ?       7,000        0          0             0
-	// candidate 2  0.829    0.00  ~0.94   ~0.75           1.00         0.70       ?       7,000        ?          0             0
-	// candidate 3      -       -      -       -              -            -       ?       7,000        ?          0             0  skipped
+	//              cached  to compute  waiting  cache use  in flight
+	// candidate 0   6,992           8        2       40 %          0  winner
+	// candidate 1       ?       7,000        0       10 %          0
+	// candidate 2       ?       7,000        ?          ?          0
+	// candidate 3       ?       7,000        ?          ?          0  skipped
+	//
+	//                sum    prefix     queue    memory  load-requests  load-tokens
+	//               of 1  of 0.108  of 0.432  of 0.027       of 0.324     of 0.108
+	// candidate 0  0.941     0.108     0.384     0.016          0.324        0.108
+	// candidate 1  0.857     0.000     0.432     0.024          0.324        0.076
+	// candidate 2  0.829     0.000    ~0.408    ~0.020          0.324        0.076
 	//
 	// - candidate 2: nothing to go by for queue, memory.
 	// - ~ marks what was used in place of a score that was missing, stale or out of range.

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,8 +14,11 @@ import (
 	"github.com/warmroute/warmroute/scorer"
 )
 
-// Explain returns the decision in words and numbers: what won and by how much, what
-// the runner-up lacked, what it cost, and what was not known.
+// Explain returns the decision in words and numbers: what won and by how much, what its
+// cache saves, and which scorers spoke for it and which against it; then a table of what
+// was seen of the candidates, the best first, one of how their sums come about, and what
+// was not known. In the second each number is a score times its share of the weights, of
+// at most that share, so that a line adds up and columns can be weighed against each other.
 //
 // O(candidates * scorers); it allocates.
 func (r *Record) Explain() string {
@@ -22,18 +26,29 @@ func (r *Record) Explain() string {
 	r.verdict(&b)
 	r.prompt(&b)
 	r.reasons(&b)
-	if len(r.Candidates) > 0 {
-		b.WriteByte('\n')
-		writeTable(&b, r.table())
+	order := r.order()
+	shown := order[:min(len(order), maxRows)]
+	writeTable(&b, r.seen(shown))
+	scores, same := r.scores(shown)
+	writeTable(&b, scores)
+	remarks := r.remarks(shown)
+	if len(same) > 0 {
+		remarks = append(remarks, fmt.Sprintf("the rest is the same for all: %s.", strings.Join(same, ", ")))
 	}
-	if remarks := r.remarks(); len(remarks) > 0 {
+	if n := len(order) - len(shown); n > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d more candidates are in the record.", n))
+	}
+	if len(remarks) > 0 {
 		b.WriteByte('\n')
-		for _, remark := range remarks {
-			fmt.Fprintf(&b, "- %s\n", remark)
-		}
+	}
+	for _, remark := range remarks {
+		fmt.Fprintf(&b, "- %s\n", remark)
 	}
 	return b.String()
 }
+
+// maxRows is how many candidates an explanation shows.
+const maxRows = 16
 
 // sound reports whether place i of the record is there to be looked at: a record is
 // plain data, and may have been made or changed by hand.
@@ -41,63 +56,92 @@ func (r *Record) sound(i int) bool {
 	return i >= 0 && i < len(r.Candidates) && len(r.Scores) == len(r.Candidates)*len(r.Scorers)
 }
 
+// order is the winner, then the others that were scored, the best first, then the rest.
+func (r *Record) order() []int {
+	order := make([]int, len(r.Candidates))
+	for i := range order {
+		order[i] = i
+	}
+	rank := func(i int) float64 {
+		switch c := &r.Candidates[i]; {
+		case i == r.Winner:
+			return math.Inf(-1)
+		case c.scored():
+			return -c.Sum
+		default:
+			return math.Inf(1)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(rank(i), rank(j)) })
+	return order
+}
+
 // verdict says who won, or why nobody did.
 func (r *Record) verdict(b *strings.Builder) {
-	fmt.Fprintf(b, "Pick %d: ", r.Pick)
 	if !r.sound(r.Winner) {
 		switch {
 		case len(r.Candidates) == 0:
-			b.WriteString("no candidate was offered.\n")
+			b.WriteString("Nobody wins: no candidate was offered.\n")
 		case errors.Is(r.Err, ErrOverloaded):
-			b.WriteString("overloaded, caps removed every candidate that was left.\n")
+			b.WriteString("Nobody wins: caps removed every candidate that was left.\n")
 		default:
-			b.WriteString("no candidate, all were skipped or failed a condition.\n")
+			b.WriteString("Nobody wins: all candidates were skipped or failed a condition.\n")
 		}
 		return
 	}
 	w := &r.Candidates[r.Winner]
-	fmt.Fprintf(b, "%s, which scored %.2f of 1", r.name(r.Winner), w.Sum)
+	fmt.Fprintf(b, "%s wins with %.3f of 1", r.name(r.Winner), w.Sum)
 	switch {
+	case !r.sound(r.RunnerUp) && len(r.Candidates) == 1:
+		b.WriteString("; it was the only one offered")
 	case !r.sound(r.RunnerUp):
-		if n := len(r.Candidates) - 1; n > 0 {
-			fmt.Fprintf(b, "; it was the only one left of %d", n+1)
-		} else {
-			b.WriteString("; it was the only one offered")
-		}
+		fmt.Fprintf(b, "; it was the only one left of %d", len(r.Candidates))
 	case r.Tied > 1 && r.Select.Temperature > 0:
 		fmt.Fprintf(b, ", drawn among %d at temperature %g", r.Tied, r.Select.Temperature)
 	case r.Tied > 1:
 		fmt.Fprintf(b, ", drawn among %d that are within %g of the best", r.Tied, r.Select.band())
+	case r.Candidates[r.RunnerUp].Sum > w.Sum:
+		fmt.Fprintf(b, "; %s has %.3f and was over the bound on load", r.name(r.RunnerUp), r.Candidates[r.RunnerUp].Sum)
 	default:
-		fmt.Fprintf(b, ", %.2f more than %s", w.Sum-r.Candidates[r.RunnerUp].Sum, r.name(r.RunnerUp))
+		fmt.Fprintf(b, ", %.3f ahead of %s", w.Sum-r.Candidates[r.RunnerUp].Sum, r.name(r.RunnerUp))
 	}
 	b.WriteString(".\n")
 }
 
-// prompt says what the winner's cache saves.
+// prompt says what the winner's cache saves, or what going there costs.
 func (r *Record) prompt(b *strings.Builder) {
 	if !r.sound(r.Winner) || r.PromptTokens <= 0 {
 		return
 	}
 	in := r.input()
-	saved := in.Saved(&r.Candidates[r.Winner].Resolved)
+	w := &r.Candidates[r.Winner]
+	saved, compute := in.Saved(&w.Resolved), in.Uncached(&w.Resolved)
 	switch {
 	case saved > 0:
 		fmt.Fprintf(b, "It has %s of the prompt's %s tokens cached and computes %s",
-			thousands(saved), thousands(r.PromptTokens), thousands(r.PromptTokens-saved))
-	case r.Candidates[r.Winner].HeldKnown:
-		fmt.Fprintf(b, "It has none of the prompt cached and computes all of its %s tokens", thousands(r.PromptTokens))
+			thousands(saved), thousands(r.PromptTokens), thousands(compute))
+	case w.HeldKnown:
+		fmt.Fprintf(b, "It has none of the prompt cached and computes all of its %s tokens", thousands(compute))
 	default:
-		fmt.Fprintf(b, "What it has cached is not known, of a prompt of %s tokens", thousands(r.PromptTokens))
+		fmt.Fprintf(b, "It is not known to have any of the prompt cached and computes up to %s tokens",
+			thousands(compute))
 	}
 	if r.sound(r.RunnerUp) {
-		fmt.Fprintf(b, "; %s would compute %s", r.name(r.RunnerUp),
-			thousands(in.Uncached(&r.Candidates[r.RunnerUp].Resolved)))
+		other := in.Uncached(&r.Candidates[r.RunnerUp].Resolved)
+		switch {
+		case compute < other:
+			fmt.Fprintf(b, ", which saves %s tokens against %s", thousands(other-compute), r.name(r.RunnerUp))
+		case compute > other:
+			fmt.Fprintf(b, ", %s more than %s would", thousands(compute-other), r.name(r.RunnerUp))
+		default:
+			fmt.Fprintf(b, ", as many as %s would", r.name(r.RunnerUp))
+		}
 	}
 	b.WriteString(".\n")
 }
 
-// reasons says which scorers spoke for the winner and which for the runner-up.
+// reasons says which scorers spoke for the winner and which against it, by how much
+// their parts of its sum differ from those of the runner-up's.
 func (r *Record) reasons(b *strings.Builder) {
 	if !r.sound(r.Winner) || !r.sound(r.RunnerUp) {
 		return
@@ -106,101 +150,38 @@ func (r *Record) reasons(b *strings.Builder) {
 		name string
 		by   float64
 	}
-	var ahead, behind []lead
+	var leads []lead
 	for j, s := range r.Scorers {
-		by := r.share(j) * (r.score(r.Winner, j).Used - r.score(r.RunnerUp, j).Used)
-		if by >= 0.005 {
-			ahead = append(ahead, lead{s.Name, by})
-		} else if by <= -0.005 {
-			behind = append(behind, lead{s.Name, -by})
+		if by := r.part(r.Winner, j) - r.part(r.RunnerUp, j); math.Abs(by) >= visible {
+			leads = append(leads, lead{s.Name, by})
 		}
 	}
-	list := func(leads []lead) string {
-		slices.SortStableFunc(leads, func(a, b lead) int {
-			if a.by > b.by {
-				return -1
-			}
-			return 1
-		})
-		parts := make([]string, len(leads))
-		for i, l := range leads {
-			parts[i] = fmt.Sprintf("%s %.2f", l.name, l.by)
-		}
-		return strings.Join(parts, ", ")
-	}
-	switch {
-	case len(ahead) > 0 && len(behind) > 0:
-		fmt.Fprintf(b, "For it: %s. For %s: %s.\n", list(ahead), r.name(r.RunnerUp), list(behind))
-	case len(ahead) > 0:
-		fmt.Fprintf(b, "For it: %s.\n", list(ahead))
-	case len(behind) > 0:
-		fmt.Fprintf(b, "For %s: %s.\n", r.name(r.RunnerUp), list(behind))
-	}
-}
-
-// table has a heading, the weights, and a line for each candidate.
-func (r *Record) table() [][]string {
-	head := []string{"", "sum"}
-	weights := []string{"weight", ""}
-	for j, s := range r.Scorers {
-		head = append(head, s.Name)
-		weights = append(weights, fmt.Sprintf("%.2f", r.share(j)))
-	}
-	head = append(head, "cached", "to compute", "waiting", "in flight", "tokens ahead", "")
-	weights = append(weights, make([]string, len(head)-len(weights))...)
-	rows := [][]string{head, weights}
-	in := r.input()
-	for i := range r.Candidates {
-		c := &r.Candidates[i]
-		row := []string{r.name(i), "-"}
-		if c.scored() && r.sound(r.Winner) {
-			row[1] = fmt.Sprintf("%.3f", c.Sum)
-		}
-		for j := range r.Scorers {
-			row = append(row, r.opinion(i, j))
-		}
-		cached, compute := "?", "?"
-		if r.PromptTokens > 0 {
-			compute = thousands(in.Uncached(&c.Resolved))
-			if c.HeldKnown {
-				cached = thousands(in.Saved(&c.Resolved))
+	slices.SortStableFunc(leads, func(a, b lead) int { return cmp.Compare(math.Abs(b.by), math.Abs(a.by)) })
+	list := func(sign float64) (parts []string) {
+		for _, l := range leads {
+			if l.by*sign > 0 {
+				parts = append(parts, fmt.Sprintf("%s %+.3f", l.name, l.by))
 			}
 		}
-		row = append(row, cached, compute, number(c.Resolved.Signals.Waiting),
-			number(c.Resolved.InFlight.Requests), number(c.Resolved.InFlight.Tokens))
-		switch {
-		case i == r.Winner:
-			row = append(row, "winner")
-		case c.scored() || c.Verdict == skipped:
-			row = append(row, c.Verdict)
-		default:
-			row = append(row, "removed by "+c.Verdict)
-		}
-		rows = append(rows, row)
+		return parts
 	}
-	return rows
-}
-
-// opinion is the score used, marked if it is not the scorer's own.
-func (r *Record) opinion(i, j int) string {
-	if !r.sound(i) {
-		return "-"
+	var sentences []string
+	if pro := list(1); len(pro) > 0 {
+		sentences = append(sentences, "For it: "+strings.Join(pro, ", ")+".")
 	}
-	switch s := r.score(i, j); {
-	case math.IsNaN(s.Used):
-		return "-"
-	case s.Used != s.Raw:
-		return fmt.Sprintf("~%.2f", s.Used)
-	default:
-		return fmt.Sprintf("%.2f", s.Used)
+	if contra := list(-1); len(contra) > 0 {
+		sentences = append(sentences, "Against it: "+strings.Join(contra, ", ")+".")
+	}
+	if len(sentences) > 0 {
+		fmt.Fprintln(b, strings.Join(sentences, " "))
 	}
 }
 
-// remarks says what was not known, and what was done about it.
-func (r *Record) remarks() []string {
+// remarks says what was not known of the candidates shown, and what was done about it.
+func (r *Record) remarks(shown []int) []string {
 	var list []string
 	marked := false
-	for i := range r.Candidates {
+	for _, i := range shown {
 		c := &r.Candidates[i]
 		var said []string
 		if c.Resolved.Stale {
@@ -226,12 +207,6 @@ func (r *Record) remarks() []string {
 		if c.Resolved.Doubt >= 0.05 {
 			said = append(said, fmt.Sprintf("its engine reports less cached than predicted, so %.0f %% is not believed",
 				100*c.Resolved.Doubt))
-		}
-		for j := range r.Scorers {
-			if r.sound(i) && !math.IsNaN(r.score(i, j).Millis) {
-				ms := thousands(int(math.Round(r.score(i, j).Millis)))
-				said = append(said, fmt.Sprintf("%s expects %s ms", r.Scorers[j].Name, ms))
-			}
 		}
 		if said = r.trust(said, c); len(said) > 0 {
 			list = append(list, fmt.Sprintf("%s: %s.", r.name(i), strings.Join(said, "; ")))
@@ -278,6 +253,9 @@ func (r *Record) name(i int) string {
 
 func (r *Record) score(i, j int) ScoreRecord { return r.Scores[i*len(r.Scorers)+j] }
 
+// part is what scorer j adds to the sum of candidate i.
+func (r *Record) part(i, j int) float64 { return r.share(j) * r.score(i, j).Used }
+
 func (r *Record) share(j int) float64 {
 	total := 0.0
 	for _, s := range r.Scorers {
@@ -288,50 +266,4 @@ func (r *Record) share(j int) float64 {
 
 func (r *Record) input() *scorer.Input {
 	return &scorer.Input{PromptTokens: r.PromptTokens, BlockTokens: r.BlockTokens}
-}
-
-func number(v scorer.Value) string {
-	x, known := v.Get()
-	switch {
-	case !known:
-		return "?"
-	case x == math.Trunc(x) && math.Abs(x) < 1e15:
-		return thousands(int(x))
-	default:
-		return fmt.Sprintf("%.3g", x)
-	}
-}
-
-// thousands writes 7000 as 7,000.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// writeTable aligns the first column and the last to the left, the others to the right.
-func writeTable(b *strings.Builder, rows [][]string) {
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], len(cell))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			switch i {
-			case 0:
-				fmt.Fprintf(&line, "%-*s", width[i], cell)
-			case len(row) - 1:
-				fmt.Fprintf(&line, "  %s", cell)
-			default:
-				fmt.Fprintf(&line, "  %*s", width[i], cell)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " "))
-		b.WriteByte('\n')
-	}
 }

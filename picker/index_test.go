@@ -1,6 +1,7 @@
 package picker_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -227,4 +228,46 @@ func TestObservers(t *testing.T) {
 
 	_, err = picker.New(picker.Options{Observers: []picker.Observer{3}})
 	require.ErrorContains(t, err, "Observers[0] is a int; it must have OnPick, OnDone or OnView")
+}
+
+// A rank that is alone with a number of its own is seen too.
+func TestViewOfALoneRankIsSeen(t *testing.T) {
+	f := newFleet(t, "a", "b")
+	writer := f.warm("a", 3, 30)
+	var w witness
+	pk := newPicker(t, picker.Options{Index: f.ix, Observers: []picker.Observer{&w}})
+	call := picker.Call{Prompt: &f.prompt, Candidates: f.candidates("a", "b")}
+	for range 2 {
+		_, err := pk.Pick(&call)
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.SetView(prefixindex.ViewStale))
+	_, err := pk.Pick(&call)
+	require.NoError(t, err)
+	require.Equal(t, []picker.ViewEvent{
+		{Endpoint: f.at["a"], Name: "a", Rank: 3, From: prefixindex.ViewNever, To: prefixindex.ViewAssumed},
+		{Endpoint: f.at["a"], Name: "a", Rank: 3, From: prefixindex.ViewAssumed, To: prefixindex.ViewStale},
+	}, w.views)
+
+	// A rank that the host made up is not looked for.
+	call.Candidates[1].Cached = scorer.Holds(prefixindex.Held{Rank: math.MaxInt - 1, GPU: 16})
+	_, err = pk.Pick(&call)
+	require.NoError(t, err)
+}
+
+type panicking struct{}
+
+func (panicking) OnPick(picker.PickEvent) { panic("a bug of the host") }
+
+// A pick whose observer panics returns no decision, and leaves no load that nobody could
+// release.
+func TestPanickingObserverLeavesNoLoad(t *testing.T) {
+	l := newLedger(t)
+	pk := newPicker(t, picker.Options{Ledger: l, Observers: []picker.Observer{panicking{}}})
+	require.PanicsWithValue(t, "a bug of the host", func() {
+		_, _ = pk.Pick(&picker.Call{Candidates: endpoints(2)})
+	})
+	inFlight(t, l, 1, 0, 0)
+	inFlight(t, l, 2, 0, 0)
+	require.Zero(t, l.Stats().Open)
 }

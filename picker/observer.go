@@ -44,7 +44,12 @@ type DoneEvent struct {
 
 // ViewObserver is told when the picture of a cache is trusted more or less than at the
 // picker's pick before: an engine was silent for too long, events were lost, or it is
-// heard again. Only endpoints that are candidates are looked at, and only by picks.
+// heard again.
+//
+// It is the picks that look, at their candidates: a change that comes and goes between
+// two picks is not seen, and a router without traffic hears nothing. What must be noticed
+// at any time is in the Stats of the subscribers. Ranks are looked at from 0 on, up to the
+// first that was never heard of; one beyond is seen once it is the best for a prompt.
 type ViewObserver interface{ OnView(e ViewEvent) }
 
 // ViewEvent is a change of one owner's view.
@@ -108,6 +113,12 @@ func (o *observers) done(e DoneEvent) {
 func (p *Picker) observed(c *Call, d *Decision) error {
 	prepared := p.clock()
 	err := p.settle(c, d)
+	told := false
+	defer func() {
+		if !told && d.ticket != 0 { // an observer panics: the caller gets no decision to release
+			p.ledger.release(d.ticket, &Outcome{Result: Canceled}, prepared)
+		}
+	}()
 	e := PickEvent{
 		Call: c, Decision: *d, Err: err,
 		Prepare: prepared.Sub(c.sheet.in.Now),
@@ -123,6 +134,7 @@ func (p *Picker) observed(c *Call, d *Decision) error {
 			}
 		}
 	}
+	told = true
 	return err
 }
 
@@ -147,12 +159,16 @@ func (p *Picker) changes(c *Call) (changed []ViewEvent) {
 		if w.endpoint != e {
 			*w = watched{endpoint: e, views: w.views[:0]}
 		}
+		known := len(w.views) // ranks to look at in any case
+		if c.sheet.matched && c.Candidates[i].Cached.Peek() == nil {
+			known = max(known, c.sheet.resolved[i].Held.Rank+1)
+		}
 		for rank := 0; ; rank++ {
 			view := p.index.View(e, rank)
+			if rank >= known && view == prefixindex.ViewNever {
+				break
+			}
 			if rank == len(w.views) {
-				if view == prefixindex.ViewNever {
-					break
-				}
 				w.views = append(w.views, prefixindex.ViewNever)
 			}
 			if was := w.views[rank]; was != view {

@@ -208,7 +208,7 @@ type Stats struct {
 	Overloaded   uint64 // ErrOverloaded
 	Ties         uint64 // picks decided at random among nearly equal candidates
 	Bounded      uint64 // picks in which Select.Bound kept candidates from winning
-	Alone        uint64 // picks made without a match, as only one candidate was not skipped
+	Alone        uint64 // picks made without a match, as all but one were skipped; its load is that of a cold prompt
 	Short        uint64 // picks made without a match, as the prompt was below MinPromptTokens
 
 	Unknown   uint64 // opinions that were missing, a candidate and scorer each

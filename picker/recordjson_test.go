@@ -3,7 +3,9 @@ package picker_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,5 +128,80 @@ func TestRecordJSONIsReadable(t *testing.T) {
 	var read picker.Record
 	for _, bad := range []string{`[]`, `{"Scores": [{"Raw": "x"}]}`, `{"Pick": -1}`, `{"Err": "other"}`} {
 		require.ErrorIs(t, json.Unmarshal([]byte(bad), &read), picker.ErrReplay, bad)
+	}
+}
+
+// Whatever was changed in a record: it is refused, or explained and replayed without harm.
+func TestReplayOfAnyRecord(t *testing.T) {
+	pk := newPicker(t, picker.Options{
+		Scorers: append(picker.DefaultScorers(), picker.Weighted{Name: "cost", Weight: 1, Scorer: scorer.Cost{}}),
+		Caps:    []picker.Named{{Name: "cap", Filter: picker.MaxInFlight(30)}},
+		Filters: []picker.Named{{Name: "gate", Filter: picker.AffinityGate{MaxTokens: 1_000}}},
+		Select:  picker.Select{Bound: 1.5},
+	})
+	var rec picker.Record
+	cs := loaded(1, 2, 9, 40)
+	cs[0].Cached = scorer.Holds(prefixindex.Held{GPU: 64})
+	cs[3].Skip = true
+	_, err := pk.Pick(&picker.Call{Request: scorer.Request{PromptTokens: 100}, Candidates: cs, Record: &rec})
+	require.NoError(t, err)
+	text, err := json.Marshal(rec)
+	require.NoError(t, err)
+
+	rapid.Check(t, func(rt *rapid.T) {
+		var tree any
+		require.NoError(rt, json.Unmarshal(text, &tree))
+		for range rapid.IntRange(1, 12).Draw(rt, "changes") {
+			vandalise(rt, tree)
+		}
+		changed, err := json.Marshal(tree)
+		require.NoError(rt, err)
+		var r picker.Record
+		if json.Unmarshal(changed, &r) != nil {
+			return
+		}
+		require.NotEmpty(rt, r.Explain())
+		winner, err := pk.Replay(&r)
+		require.True(rt, winner >= 0 && winner < len(r.Candidates) || winner == -1 && err != nil, "%d, %v", winner, err)
+	})
+}
+
+// vandalise changes one value somewhere in a tree of JSON.
+func vandalise(t *rapid.T, tree any) {
+	for {
+		var next any
+		var put func(x any)
+		switch v := tree.(type) {
+		case map[string]any:
+			key := rapid.SampledFrom(slices.Sorted(maps.Keys(v))).Draw(t, "key")
+			next, put = v[key], func(x any) { v[key] = x }
+		case []any:
+			if len(v) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(v)-1).Draw(t, "item")
+			next, put = v[i], func(x any) { v[i] = x }
+		}
+		switch was := next.(type) {
+		case map[string]any:
+			tree = next
+			continue
+		case []any:
+			n := rapid.IntRange(-1, len(was)).Draw(t, "items")
+			if n < 0 {
+				tree = next
+				continue
+			}
+			put(was[:n])
+		case string:
+			put(rapid.SampledFrom([]string{"", "skipped", "over bound", "cap", "queue", "+Inf", "1970-01-01T00:00:00Z"}).Draw(t, "text"))
+		case bool:
+			put(!was)
+		default:
+			put(rapid.SampledFrom([]any{
+				nil, 0, 1, -1, 3, 255, -1e300, 1e300, 0.5, 1e-320, math.MaxInt64, math.MinInt64, "+Inf",
+			}).Draw(t, "number"))
+		}
+		return
 	}
 }

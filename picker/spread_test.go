@@ -83,17 +83,22 @@ func TestSeedMakesPicksRepeatable(t *testing.T) {
 }
 
 // burst releases 64 goroutines at once, each with one pick among 8 endpoints whose
-// signals are frozen, and returns how many each got and who was first.
-func burst(t *testing.T, seed uint64, cs []scorer.Candidate, prompt int) (count [8]int, first int) {
-	pk := newPicker(t, picker.Options{Seed: seed})
+// signals are frozen, and returns how many each got and who was first. The picks are
+// dealt to that many pickers, which share a ledger.
+func burst(t *testing.T, pickers int, seed uint64, cs []scorer.Candidate, prompt int) (count [8]int, first int) {
+	ledger := newLedger(t)
+	pks := make([]*picker.Picker, pickers)
+	for i := range pks {
+		pks[i] = newPicker(t, picker.Options{Seed: seed, Ledger: ledger})
+	}
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for range 64 {
+	for i := range 64 {
 		wg.Go(func() {
 			call := picker.Call{Candidates: cs, Request: scorer.Request{PromptTokens: prompt}}
 			<-start
-			d, err := pk.Pick(&call)
+			d, err := pks[i%pickers].Pick(&call)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -123,14 +128,18 @@ func atLeastFourProcs(t *testing.T) {
 // mean of 8, in every round.
 func TestBurstSpreads(t *testing.T) {
 	atLeastFourProcs(t)
-	for name, held := range map[string]int{"nobody has the prefix": 0, "all have it": 6_992} {
+	for name, c := range map[string]struct{ held, pickers int }{
+		"nobody has the prefix":   {0, 1},
+		"all have it":             {6_992, 1},
+		"two pickers, one ledger": {0, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			cs := endpoints(8)
 			for i := range cs {
-				cs[i].Cached = scorer.Holds(prefixindex.Held{GPU: held})
+				cs[i].Cached = scorer.Holds(prefixindex.Held{GPU: c.held})
 			}
 			for round := range rounds {
-				count, _ := burst(t, uint64(round+1), cs, 7_000)
+				count, _ := burst(t, c.pickers, uint64(round+1), cs, 7_000)
 				for i, n := range count {
 					require.InDelta(t, 8, n, 2, "round %d, endpoint %d of %v", round, i, count)
 				}
@@ -146,7 +155,7 @@ func TestBurstOverALoneHolder(t *testing.T) {
 	cs := endpoints(8)
 	cs[5].Cached = scorer.Holds(prefixindex.Held{GPU: 6_992})
 	for round := range rounds {
-		count, first := burst(t, uint64(round+1), cs, 7_000)
+		count, first := burst(t, 1, uint64(round+1), cs, 7_000)
 		require.Equal(t, 5, first, "round %d", round)
 		require.GreaterOrEqual(t, count[5], 16, "round %d: %v", round, count)
 		require.LessOrEqual(t, count[5], 48, "round %d: %v", round, count)

@@ -1,7 +1,13 @@
 package scorer
 
-// LoadRequests scores by the requests in flight, fewer being better. Unknown: no
-// opinion, which happens only to candidates that nobody counts.
+// LoadRequests scores by the requests in flight, fewer being better:
+//
+//	x     = InFlight.Requests, without this one
+//	score = Half/(Half+x)             Absolute
+//	        (max-x)/(max-min)         Relative
+//	        (min+Half)/(x+Half)       ToLeast
+//
+// Unknown: no opinion, which happens only to candidates that nobody counts.
 type LoadRequests struct {
 	Norm Norm
 	Half float64 // of Absolute and ToLeast, in requests; zero is the default of 8
@@ -24,10 +30,18 @@ func (s LoadRequests) Score(in *Input, out []float64) {
 	s.Norm.apply(out, orDefault(s.Half, 8), ref)
 }
 
-// LoadTokens scores by the prompt tokens that are still to be computed there,
-// with those of this prompt that the candidate would have to compute: a prompt of
-// 100,000 tokens weighs more than three of 100. A prompt of unknown length counts
-// as empty; unknown load: no opinion.
+// LoadTokens scores by the prompt tokens that would be to compute there with this
+// prompt, fewer being better:
+//
+//	x     = InFlight.Tokens + Input.Uncached
+//	score = Half/(Half+x)             Absolute
+//	        (max-x)/(max-min)         Relative
+//	        (min+Half)/(x+Half)       ToLeast
+//
+// So a prompt of 100,000 tokens weighs more than three of 100, and an idle candidate
+// that has the prompt cached scores better than one that is as idle and has not. (The sum
+// is that of llm-d-router's token-load scorer, which divides it by 4,194,304.) A prompt of
+// unknown length counts as empty; unknown load: no opinion.
 type LoadTokens struct {
 	Norm Norm
 	Half float64 // of Absolute and ToLeast, in tokens; zero is the default of 16,384

@@ -1,8 +1,10 @@
 package scorer
 
-// Memory scores by the share of the engine's KV cache that no running request
-// uses, 1 - CacheUse; engines count blocks that are only cached as free.
-// Unknown: no opinion. It reads signals.
+// Memory scores by the share of the engine's KV cache that no running request uses:
+//
+//	score = 1 - Signals.CacheUse
+//
+// It is llm-d-router's formula. vLLM counts blocks that are only cached as free. Unknown: no opinion. It reads signals.
 type Memory struct{}
 
 // Score implements Scorer. O(candidates), no allocation.

@@ -17,7 +17,8 @@ const (
 	Absolute Norm = iota
 
 	// Relative is (max-x)/(max-min) over the candidates, or 1 for all if max is
-	// min. It cannot tell 0 against 1 from 0 against 100.
+	// min, as in llm-d-router's queue scorer. It cannot tell 0 against 1 from 0 against
+	// 100.
 	Relative
 
 	// ToLeast is (min+half)/(x+half): 1 for the least, and 0.5 for one that has

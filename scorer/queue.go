@@ -1,7 +1,14 @@
 package scorer
 
-// Queue scores by the requests waiting in the engine, fewer being better.
-// Unknown: no opinion. It reads signals.
+// Queue scores by the requests waiting in the engine, fewer being better:
+//
+//	x     = Signals.Waiting
+//	score = Half/(Half+x)             Absolute
+//	        (max-x)/(max-min)         Relative
+//	        (min+Half)/(x+Half)       ToLeast
+//
+// With Half 4 and nobody else waiting, 4 waiting score 0.5 and 12 score 0.25 under
+// Absolute and ToLeast. Unknown: no opinion. It reads signals.
 type Queue struct {
 	Norm Norm
 	Half float64 // of Absolute and ToLeast, in requests; zero is the default of 4

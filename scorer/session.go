@@ -3,9 +3,12 @@ package scorer
 import "github.com/cespare/xxhash/v2"
 
 // Session keeps a conversation where it was, without a table: each candidate has a
-// number of its own for each session, from a hash of both names (rendezvous hashing,
-// Thaler and Ravishankar 1996). The candidate with the largest scores 1, the next 0.5,
-// the others 0. Routers that share nothing agree on them, as long as they use the same
+// number of its own for each session (rendezvous hashing, Thaler and Ravishankar 1996):
+//
+//	n     = mix(XXH64(session) xor XXH64(name)*0x9e3779b97f4a7c15)
+//	score = 1 for the largest n, 0.5 for the next, 0 for the others
+//
+// Routers that share nothing agree on them, as long as they use the same
 // names and offer the same candidates; if one goes, only its sessions move, each to its
 // second.
 //

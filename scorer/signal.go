@@ -40,8 +40,12 @@ func (f Field) Validate() error {
 }
 
 // Signal scores by any one signal, on a straight line from 0 at Worst to 1 at Best and
-// flat beyond: Signal{Field: Running, Best: 0, Worst: 100} prefers endpoints that run
-// less. Unknown: no opinion. It reads signals.
+// flat beyond:
+//
+//	score = min(max((x-Worst)/(Best-Worst), 0), 1)
+//
+// Signal{Field: Running, Best: 0, Worst: 100} prefers endpoints that run less. Unknown: no
+// opinion. It reads signals.
 type Signal struct {
 	Field       Field
 	Best, Worst float64 // finite, and not equal

@@ -74,7 +74,7 @@ var help = map[string]string{
 	"picker.LedgerStats.Results":            "the same by Result, and those of requests that the host counts",
 	"picker.LedgerStats.Unreported":         "requests that ended well, with a prediction and without a report",
 	"picker.Stats.AllStale":                 "picks in which those of all candidates were",
-	"picker.Stats.Alone":                    "picks made without a match, as only one candidate was not skipped",
+	"picker.Stats.Alone":                    "picks made without a match, as all but one were skipped; its load is that of a cold prompt",
 	"picker.Stats.Blind":                    "candidates of which the index never heard anything",
 	"picker.Stats.Bounded":                  "picks in which Select.Bound kept candidates from winning",
 	"picker.Stats.Clipped":                  "scores outside 0 to 1",
