@@ -35,8 +35,8 @@ type StreamOptions struct {
 	Loss Loss
 
 	// HeldFrames and HeldBytes bound the frames that wait behind missing ones: by
-	// default 65,536 frames and 64 MiB of payload. Frames beyond are dropped, counted,
-	// and asked for later.
+	// default 65,536 frames and 64 MiB of payload. Where that is too little the highest
+	// numbers are dropped, counted, and asked for later.
 	HeldFrames int
 	HeldBytes  int
 
@@ -222,7 +222,7 @@ func (s *Stream) step(step Step) { s.steps = append(s.steps, step) }
 // Live takes a frame that has just arrived. The payload is kept while the frame is
 // held.
 //
-// O(payload), for its fingerprint, and O(log held frames).
+// O(payload), for its fingerprint.
 func (s *Stream) Live(f Frame) {
 	s.stats.Frames++
 	s.hear()
@@ -290,11 +290,7 @@ func (s *Stream) hear() {
 }
 
 // hold keeps a frame until those before it are there.
-func (s *Stream) hold(n numbered) {
-	if !s.held.add(n) {
-		s.stats.Overflowed++
-	}
-}
+func (s *Stream) hold(n numbered) { s.stats.Overflowed += s.held.add(n) }
 
 // apply hands out the frame that comes next.
 func (s *Stream) apply(n numbered) {
