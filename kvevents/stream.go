@@ -66,7 +66,7 @@ type StreamOptions struct {
 const maxReplayBackoff = 30 * time.Second
 
 func (o *StreamOptions) validate() error {
-	const maxFrames, maxBytes = 1 << 24, 1 << 40
+	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Loss > LossClear:
 		return fmt.Errorf("kvevents: Loss is %d, want %d or %d", o.Loss, LossKeep, LossClear)
