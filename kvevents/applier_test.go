@@ -3,6 +3,7 @@ package kvevents_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,7 @@ func TestSkipped(t *testing.T) {
 		{"media not understood", stored([]uint64{1}, nil, count(1, 4), 4, "block_mm_infos", list{1}), func(s kvevents.ApplierStats) uint64 { return s.SkippedExtras }},
 		{"item that begins before the prompt", stored([]uint64{1}, nil, count(1, 4), 4, "extra_keys", list{list{list{"i", -1}}}), func(s kvevents.ApplierStats) uint64 { return s.SkippedExtras }},
 		{"two salts", stored([]uint64{1}, nil, count(1, 4), 4, "extra_keys", list{list{"a", "b"}}), func(s kvevents.ApplierStats) uint64 { return s.SkippedExtras }},
+		{"more bare strings than a block has items", stored([]uint64{1, 2}, nil, count(1, 8), 4, "extra_keys", list{nil, many(65, "a")}), func(s kvevents.ApplierStats) uint64 { return s.SkippedExtras }},
 		{"salt in the middle", stored([]uint64{1, 2}, nil, count(1, 8), 4, "extra_keys", list{nil, list{"a"}}), func(s kvevents.ApplierStats) uint64 { return s.SkippedExtras }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -94,6 +96,29 @@ func TestSkipped(t *testing.T) {
 			require.Equal(t, 8, f.gpu(count(100, 8)), "the events around it are applied")
 		})
 	}
+}
+
+// many returns n of v.
+func many(n int, v any) list {
+	l := make(list, n)
+	for i := range l {
+		l[i] = v
+	}
+	return l
+}
+
+// Items in no order take no longer than others.
+func TestManyItemsOfABlock(t *testing.T) {
+	const n = 50_000
+	f := newFixture(t)
+	items := make(list, n)
+	for i := range items {
+		items[i] = list{"i", n - i}
+	}
+	began := time.Now()
+	f.apply(stored([]uint64{1}, nil, count(1, n+1), n+1, "extra_keys", list{items}))
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Zero(t, f.applier.Stats().SkippedExtras)
 }
 
 func TestBlockSizes(t *testing.T) {

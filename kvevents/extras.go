@@ -7,8 +7,13 @@ import (
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
-// maxTails bounds the blocks of which an owner remembers which items they listed.
-const maxTails = 1 << 14
+// maxTails bounds the blocks of which an owner remembers which bare strings they
+// listed, and maxBare how many such strings a block may list, which is far more than
+// images fit into one.
+const (
+	maxTails = 1 << 14
+	maxBare  = 64
+)
 
 // handle is an engine block within an owner.
 type handle struct {
@@ -64,9 +69,9 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 					}
 					continue // of an earlier block
 				}
-				list = insert(list, start+x.Offset, prefixindex.ExtraMedia, a.names.of(x.ID))
+				list = append(list, prefixindex.Extra{At: start + x.Offset, Kind: prefixindex.ExtraMedia, ID: a.names.of(x.ID)})
 			case x.Shape == ExtraDigest:
-				list = insert(list, start, prefixindex.ExtraEmbeds, a.names.of(x.ID))
+				list = append(list, prefixindex.Extra{At: start, Kind: prefixindex.ExtraEmbeds, ID: a.names.of(x.ID)})
 			case x.Shape != ExtraString:
 				return nil, nil, false
 			case len(adapter) > 0 && bytes.Equal(x.ID, adapter):
@@ -76,13 +81,13 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 					return nil, nil, false
 				}
 				salt = x.ID
-			case offsets:
+			case offsets, len(bare) == maxBare:
 				return nil, nil, false // neither adapter, nor salt, nor item
 			default:
 				id := a.names.of(x.ID)
 				bare = append(bare, id)
 				if !slices.Contains(before, id) {
-					list = insert(list, start, prefixindex.ExtraMedia, id)
+					list = append(list, prefixindex.Extra{At: start, Kind: prefixindex.ExtraMedia, ID: id})
 				}
 			}
 		}
@@ -95,17 +100,9 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 		}
 		before = bare
 	}
+	slices.SortStableFunc(list, func(x, y prefixindex.Extra) int { return x.At - y.At })
 	a.list = list
 	return list, salt, true
-}
-
-// insert keeps list in order of position.
-func insert(list []prefixindex.Extra, at int, kind prefixindex.ExtraKind, id string) []prefixindex.Extra {
-	list = append(list, prefixindex.Extra{At: at, Kind: kind, ID: id})
-	for i := len(list) - 1; i > 0 && list[i-1].At > at; i-- {
-		list[i-1], list[i] = list[i], list[i-1]
-	}
-	return list
 }
 
 // isDigest reports whether id looks like a digest that an engine names an item by.

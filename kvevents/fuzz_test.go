@@ -2,9 +2,6 @@ package kvevents_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -136,101 +133,10 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// model is an engine, its publisher, and a careful listener.
-type model struct {
-	*testing.T
-	s    *kvevents.Stream
-	now  time.Time
-	ops  []byte
-	sent []kvevents.Frame // of this life, all kept for replays
-	life byte
-
-	replay  *kvevents.Step // that runs
-	applied []kvevents.Frame
-}
-
-// next takes a byte of the input, 0 when there is none left.
-func (m *model) next() byte {
-	if len(m.ops) == 0 {
-		return 0
-	}
-	b := m.ops[0]
-	m.ops = m.ops[1:]
-	return b
-}
-
-// publish has the engine send a batch, which arrives or is lost.
-func (m *model) publish(arrives bool) {
-	seq := uint64(len(m.sent))
-	f := kvevents.Frame{Seq: seq, Payload: binary.BigEndian.AppendUint64([]byte{m.life}, seq)}
-	m.sent = append(m.sent, f)
-	if arrives {
-		m.s.Live(f)
-		m.follow()
-	}
-}
-
-// follow takes the steps, and checks them.
-func (m *model) follow() {
-	for {
-		step, ok := m.s.Next()
-		if !ok {
-			return
-		}
-		switch step.Action {
-		case kvevents.Begin:
-			m.applied = nil
-		case kvevents.Apply:
-			st := m.s.Stats()
-			if n := len(m.applied); n > 0 {
-				last := m.applied[n-1]
-				require.Greater(m, step.Frame.Seq, last.Seq, "each number once, in order")
-				if st.Lost+st.Unchecked == 0 {
-					require.Equal(m, last.Seq+1, step.Frame.Seq)
-					require.Equal(m, last.Payload[0], step.Frame.Payload[0], "one life in an epoch")
-				}
-			}
-			m.applied = append(m.applied, step.Frame)
-		case kvevents.Replay:
-			m.replay = &step
-		case kvevents.StopReplay:
-			m.replay = nil
-		}
-	}
-}
-
-// serve has the engine answer a replay: all but what holes lose, up to most frames,
-// and then the end, an error, or nothing.
-func (m *model) serve(holes byte, most int, end byte) {
-	r := m.replay
-	if r == nil {
-		return
-	}
-	for i := int(r.From); i < len(m.sent) && most > 0; i++ {
-		if holes != 0 && i%8 == int(holes)%8 {
-			continue
-		}
-		m.s.Replayed(r.Round, m.sent[i])
-		m.follow()
-		most--
-		if m.replay != r {
-			return // it was stopped, or another is wanted
-		}
-	}
-	switch end % 3 {
-	case 0:
-		m.replay = nil
-		m.s.ReplayEnded(r.Round, nil)
-	case 1:
-		m.replay = nil
-		m.s.ReplayEnded(r.Round, errors.New("broken"))
-	}
-	m.follow()
-}
-
 // FuzzStream lets an engine publish, restart and replay, and the network lose, as the
 // input says. Frames are never applied twice or out of order, nor those of two lives in
-// one epoch while replays work; and in the end all that the engine has is applied.
+// one epoch while replays work; a live view has all that was heard of; and in the end
+// all that the engine has is applied.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{5, 0, 200, 0, 0, 0, 1, 1, 0, 5, 0, 200, 0})
@@ -241,70 +147,49 @@ func FuzzStream(f *testing.F) {
 		if len(ops) > 1<<9 {
 			return
 		}
-		m := &model{T: t, ops: ops, now: time.Unix(1e9, 0)}
-		var err error
-		m.s, err = kvevents.NewStream(kvevents.StreamOptions{
-			Replay:     true,
-			HeldFrames: 8,
-			Loss:       kvevents.Loss(len(ops) % 2),
-			Clock:      func() time.Time { return m.now },
-		})
-		require.NoError(t, err)
-		m.follow()
-		for len(m.ops) > 0 {
-			switch m.next() % 8 {
+		m := newModel(t, kvevents.StreamOptions{HeldFrames: 8, Loss: kvevents.Loss(len(ops) % 2)})
+		next := func() byte { // the next byte of the input; 0 if there is none left
+			if len(ops) == 0 {
+				return 0
+			}
+			b := ops[0]
+			ops = ops[1:]
+			return b
+		}
+		for len(ops) > 0 {
+			switch next() % 8 {
 			case 0:
 				m.publish(true)
 			case 1:
 				m.publish(false)
-			case 2: // a restart, of which the transport tells
-				m.life++
-				m.sent = nil
-				m.replay = nil
-				m.s.Reconnected()
-				m.follow()
-			case 3: // nothing for a while
-				m.now = m.now.Add(time.Duration(m.next()) * 100 * time.Millisecond)
-				m.s.Tick()
-				m.follow()
+			case 2:
+				m.restart()
+			case 3:
+				m.tick(time.Duration(next()) * 100 * time.Millisecond)
 			case 4:
-				m.s.Reconnected()
-				m.follow()
+				m.reconnect()
 			case 5:
-				m.serve(m.next(), int(m.next()), m.next())
+				holes := next()
+				m.serve(int(next()), func(i int) bool { return holes != 0 && i%8 == int(holes)%8 })
+				switch next() % 3 {
+				case 0:
+					m.end()
+				case 1:
+					m.fail()
+				}
 			case 6: // a frame of a replay that nobody waits for
-				if len(m.sent) > 0 {
-					m.s.Replayed(uint64(m.next()), m.sent[int(m.next())%len(m.sent)])
+				if round := uint64(next()); len(m.sent) > 0 && (m.replay == nil || round != m.replay.Round) {
+					m.s.Replayed(round, m.sent[int(next())%len(m.sent)])
 					m.follow()
 				}
 			case 7:
-				m.s.Reset()
-				m.applied = nil
-				m.follow()
+				m.reset()
 			}
 			require.LessOrEqual(t, m.s.Stats().Held, 8)
 		}
-		// From here on nothing is lost any more. The stream comes to rest, and knows all
-		// that came after the first frame that it still has.
-		m.publish(true)
-		for range 1000 {
-			m.serve(0, len(m.sent), 0)
-			if at, ok := m.s.Deadline(); ok && m.replay == nil {
-				m.now = at
-				m.s.Tick()
-				m.follow()
-			} else if !ok {
-				break
-			}
-		}
-		require.NotEqual(t, prefixindex.ViewResyncing, m.s.View())
-		require.NotEmpty(t, m.applied)
-		last := m.applied[len(m.applied)-1]
-		require.True(t, reflect.DeepEqual(m.sent[len(m.sent)-1], last), "%+v", m.s.Stats())
-		st := m.s.Stats()
-		if st.Lost+st.Unchecked == 0 {
-			first := m.applied[0].Seq
-			require.Equal(t, m.sent[first:], m.applied)
+		m.settle()
+		if st := m.s.Stats(); st.Lost+st.Unchecked == 0 {
+			require.Equal(t, m.sent[m.applied[0].Seq:], m.applied)
 		}
 	})
 }

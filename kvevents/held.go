@@ -1,41 +1,48 @@
 package kvevents
 
+import "slices"
+
 // numbered is a frame with the fingerprint of its payload.
 type numbered struct {
 	Frame
 	sum uint64
 }
 
-// held keeps frames that wait for others before them, by number and within bounds.
+// held keeps frames that wait for others before them, by number and within bounds. If
+// there is no room for all, it keeps the lowest: they are of use first, and the others
+// will be asked for again.
 type held struct {
 	maxFrames, maxBytes int
 
 	frames map[uint64]numbered
-	order  []uint64 // the keys of frames, as a heap: none is above its parent (i-1)/2
+	order  []uint64 // the keys of frames, ascending
 	bytes  int      // of payloads
 }
 
-// add keeps f, unless its number is there already. It reports whether there was room.
-func (h *held) add(f numbered) bool {
+// add keeps f, unless its number is there already, and returns for how many frames,
+// f or higher ones, there was no room. O(1) for a number above all, as live ones are;
+// others move the numbers above them.
+func (h *held) add(f numbered) (dropped uint64) {
 	if _, ok := h.frames[f.Seq]; ok {
-		return true
+		return 0
 	}
-	if len(h.frames) >= h.maxFrames || len(f.Payload) > h.maxBytes-h.bytes {
-		return false
+	for len(h.frames) >= h.maxFrames || len(f.Payload) > h.maxBytes-h.bytes {
+		dropped++
+		last := len(h.order) - 1
+		if last < 0 || h.order[last] < f.Seq {
+			return dropped
+		}
+		h.remove(h.order[last])
+		h.order = h.order[:last]
 	}
 	if h.frames == nil {
 		h.frames = map[uint64]numbered{}
 	}
 	h.frames[f.Seq] = f
 	h.bytes += len(f.Payload)
-	i := len(h.order)
-	h.order = append(h.order, f.Seq)
-	for i > 0 && h.order[(i-1)/2] > f.Seq { // live frames come in order, and stay at the end
-		h.order[i] = h.order[(i-1)/2]
-		i = (i - 1) / 2
-	}
-	h.order[i] = f.Seq
-	return true
+	i, _ := slices.BinarySearch(h.order, f.Seq)
+	h.order = slices.Insert(h.order, i, f.Seq)
+	return dropped
 }
 
 // lowest returns the lowest number, if there is any.
@@ -49,24 +56,12 @@ func (h *held) lowest() (uint64, bool) {
 // take removes the frame of the lowest number. There must be one.
 func (h *held) take() numbered {
 	seq := h.order[0]
-	last := len(h.order) - 1
-	moved := h.order[last]
-	h.order = h.order[:last]
-	i := 0
-	for 2*i+1 < last {
-		child := 2*i + 1
-		if child+1 < last && h.order[child+1] < h.order[child] {
-			child++
-		}
-		if h.order[child] >= moved {
-			break
-		}
-		h.order[i] = h.order[child]
-		i = child
-	}
-	if last > 0 {
-		h.order[i] = moved
-	}
+	h.order = h.order[1:]
+	return h.remove(seq)
+}
+
+// remove takes a frame out of all but the order.
+func (h *held) remove(seq uint64) numbered {
 	f := h.frames[seq]
 	delete(h.frames, seq)
 	h.bytes -= len(f.Payload)

@@ -28,7 +28,7 @@ type QueueOptions struct {
 }
 
 func (o *QueueOptions) validate() error {
-	const maxFrames, maxBytes = 1 << 24, 1 << 40
+	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Frames < 0 || o.Frames > maxFrames:
 		return fmt.Errorf("kvevents: Queue.Frames is %d, want 0 to %d", o.Frames, maxFrames)

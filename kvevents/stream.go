@@ -35,8 +35,8 @@ type StreamOptions struct {
 	Loss Loss
 
 	// HeldFrames and HeldBytes bound the frames that wait behind missing ones: by
-	// default 65,536 frames and 64 MiB of payload. Frames beyond are dropped, counted,
-	// and asked for later.
+	// default 65,536 frames and 64 MiB of payload. Where that is too little the highest
+	// numbers are dropped, counted, and asked for later.
 	HeldFrames int
 	HeldBytes  int
 
@@ -66,7 +66,7 @@ type StreamOptions struct {
 const maxReplayBackoff = 30 * time.Second
 
 func (o *StreamOptions) validate() error {
-	const maxFrames, maxBytes = 1 << 24, 1 << 40
+	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Loss > LossClear:
 		return fmt.Errorf("kvevents: Loss is %d, want %d or %d", o.Loss, LossKeep, LossClear)
@@ -150,7 +150,9 @@ type Stream struct {
 	hasLive  bool              // live is the number of the last live frame of this life
 	since    uint64            // from this number on frames come live; noNumber while none has on this connection
 	end      uint64            // one past the highest number of this life that was heard of, live or in a replay
+	endHere  uint64            // the same, on this connection
 	ahead    map[uint64]uint64 // fingerprints of replayed frames that live ones may still repeat
+	unsure   bool              // there were too many for ahead
 	open     bool              // numbers are missing, or may be, and are being fetched
 	gapped   bool              // some were lost for good
 	queued   uint64            // frames that steps apply, ever
@@ -222,7 +224,7 @@ func (s *Stream) step(step Step) { s.steps = append(s.steps, step) }
 // Live takes a frame that has just arrived. The payload is kept while the frame is
 // held.
 //
-// O(payload), for its fingerprint, and O(log held frames).
+// O(payload), for its fingerprint.
 func (s *Stream) Live(f Frame) {
 	s.stats.Frames++
 	s.hear()
@@ -243,11 +245,11 @@ func (s *Stream) Live(f Frame) {
 		s.heardLive(n)
 		sum, known := s.ahead[f.Seq]
 		delete(s.ahead, f.Seq)
-		if !known || sum == n.sum {
+		if known && sum == n.sum || !known && s.unsure {
 			s.stats.Duplicates++
 			return
 		}
-		s.stats.HiddenRestarts++ // but that of another life
+		s.stats.HiddenRestarts++ // but that of another life, or was never there to bring
 		s.restart()
 	}
 	want := s.next
@@ -281,7 +283,13 @@ func (s *Stream) Live(f Frame) {
 func (s *Stream) heardLive(n numbered) {
 	s.live, s.liveSum, s.hasLive = n.Seq, n.sum, true
 	s.since = min(s.since, n.Seq)
-	s.end = max(s.end, n.Seq+1)
+	s.heardOf(n.Seq)
+}
+
+// heardOf remembers that there is a frame of number seq.
+func (s *Stream) heardOf(seq uint64) {
+	s.end = max(s.end, seq+1)
+	s.endHere = max(s.endHere, seq+1)
 }
 
 func (s *Stream) hear() {
@@ -290,11 +298,7 @@ func (s *Stream) hear() {
 }
 
 // hold keeps a frame until those before it are there.
-func (s *Stream) hold(n numbered) {
-	if !s.held.add(n) {
-		s.stats.Overflowed++
-	}
-}
+func (s *Stream) hold(n numbered) { s.stats.Overflowed += s.held.add(n) }
 
 // apply hands out the frame that comes next.
 func (s *Stream) apply(n numbered) {
@@ -302,6 +306,7 @@ func (s *Stream) apply(n numbered) {
 	s.queued++
 	s.last, s.hasLast = numbered{Frame{Seq: n.Seq}, n.sum}, true
 	s.next = n.Seq + 1
+	s.round.useful, s.attempts = true, 0
 }
 
 // drain hands out held frames as far as none is missing.
@@ -334,8 +339,9 @@ func (s *Stream) restart() {
 	s.step(Step{Action: Begin})
 	s.stats.Dropped += uint64(s.held.drop())
 	clear(s.ahead)
+	s.unsure = false
 	s.next, s.hasLast, s.hasLive, s.fresh = 0, false, false, false
-	s.since, s.end = noNumber, 0
+	s.since, s.end, s.endHere = noNumber, 0, 0
 	s.open, s.gapped = false, false
 	s.attempts, s.doubts = 0, 0
 }
@@ -358,9 +364,10 @@ func (s *Stream) Reset() int {
 	s.stop()
 	s.open, s.gapped = false, false
 	s.fresh, s.hasLast = true, false
-	s.since, s.end = noNumber, 0
+	s.since, s.end, s.endHere = noNumber, 0, 0
 	s.attempts, s.doubts = 0, 0
 	clear(s.ahead)
+	s.unsure = false
 	return dropped
 }
 

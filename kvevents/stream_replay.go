@@ -30,7 +30,7 @@ func (s *Stream) stop() {
 
 // Replayed takes a frame of the replay named round.
 //
-// O(payload), for its fingerprint, and O(log held frames).
+// O(payload), for its fingerprint, and O(held frames), a few bytes moved for each.
 func (s *Stream) Replayed(round uint64, f Frame) {
 	if !s.round.running || round != s.rounds {
 		s.stats.LateReplayed++
@@ -43,6 +43,7 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 		return
 	}
 	s.round.end = max(s.round.end, f.Seq+1)
+	s.heardOf(f.Seq)
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {
 	case f.Seq < s.round.from:
@@ -51,13 +52,10 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 		s.verify(n)
 	case f.Seq < s.next:
 		s.stats.Duplicates++
+	case f.Seq == s.next:
+		s.fetched(n)
 	default:
-		s.end = max(s.end, f.Seq+1)
-		if f.Seq == s.next {
-			s.fetched(n)
-		} else {
-			s.beyond(n)
-		}
+		s.beyond(n)
 	}
 }
 
@@ -110,15 +108,15 @@ func (s *Stream) doubt() {
 }
 
 // renew begins a new epoch with all that the engine has. Held frames are part of
-// that, or of the life before. So is the last live one; but unless the connection was
-// lost since, it is what gave the restart away, and those up to it are wanted.
+// that, or of the life before. So is the last live one; but what was heard on this
+// connection is taken for the new life's, and wanted.
 func (s *Stream) renew() {
-	live, sum, since, end := s.live, s.liveSum, s.since, s.round.end
+	live, sum, since, here := s.live, s.liveSum, s.since, s.endHere
 	s.restart()
 	if since != noNumber {
 		s.heardLive(numbered{Frame{Seq: live}, sum})
 	}
-	s.end = max(s.end, end)
+	s.end, s.endHere = here, here
 	s.open = true
 	s.ask()
 }
@@ -134,8 +132,6 @@ func (s *Stream) fetched(n numbered) {
 		s.renew()
 		return
 	}
-	s.round.useful = true
-	s.attempts = 0
 	if !ok {
 		s.stats.Recovered++
 		if !s.hasLive || n.Seq > s.live {
@@ -159,9 +155,11 @@ func (s *Stream) expect(n numbered) {
 	if s.ahead == nil {
 		s.ahead = map[uint64]uint64{}
 	}
-	if len(s.ahead) < maxAhead {
-		s.ahead[n.Seq] = n.sum
+	if len(s.ahead) == maxAhead {
+		s.unsure = true
+		return
 	}
+	s.ahead[n.Seq] = n.sum
 }
 
 // ReplayEnded says that the replay named round has ended: with nil if the engine said
@@ -269,7 +267,7 @@ func (s *Stream) Reconnected() {
 		s.stats.Dropped += uint64(s.held.drop())
 		s.hasLive, s.end = false, 0
 	}
-	s.since = noNumber
+	s.since, s.endHere = noNumber, 0
 	s.stop()
 	s.open = true
 	s.ask()
