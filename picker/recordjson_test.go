@@ -199,7 +199,7 @@ func vandalise(t *rapid.T, tree any) {
 			put(!was)
 		default:
 			put(rapid.SampledFrom([]any{
-				nil, 0, 1, -1, 3, 255, -1e300, 1e300, 0.5, 1e-320, math.MaxInt64, math.MinInt64, "+Inf",
+				nil, 0, 1, -1, 3, 255, -1e300, 1e300, 0.5, 1e-320, int64(math.MaxInt64), int64(math.MinInt64), "+Inf",
 			}).Draw(t, "number"))
 		}
 		return
