@@ -40,7 +40,8 @@ type Names struct {
 // waiting, running, cache-use, own-0 to own-3. Durations are strings such as "5s".
 //
 // The form is strict: what is unknown, given twice, of another type, or out of range is
-// refused. The error is ErrPolicy, and says where by line, column and path. What it
+// refused. The error is ErrPolicy, and says where by line, column and path, or by the field
+// of Options where it takes several to be wrong, as with weights that sum to 0. What it
 // returns passes New; Index, Ledger, Observers, Seed and Clock are left to the host.
 func ParseOptions(text []byte, names Names) (Options, error) {
 	root, err := parseTree(text)
@@ -102,7 +103,9 @@ func (d *declaration) scorer(n *node) (w Weighted) {
 	if r.get("weight") == nil {
 		r.failf(n, "has no weight")
 	}
-	r.float("weight", &w.Weight)
+	if r.float("weight", &w.Weight); w.Weight < 0 {
+		r.failf(r.n.fields["weight"], "is %v; it must not be negative", w.Weight)
+	}
 	if own, given := d.names.Scorers[kind]; given {
 		w.Scorer = own
 	} else {

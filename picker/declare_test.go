@@ -140,7 +140,7 @@ func TestParseOptionsSaysWhere(t *testing.T) {
 		`{"scorers": [{"kind": "queue"}]}`:                                              `1:14: scorers[0] has no weight`,
 		`{"scorers": [{"kind": "queu", "weight": 1}]}`:                                  `1:23: scorers[0].kind is "queu"; known are prefix, queue, memory`,
 		`{"scorers": [{"kind": "queue", "weight": "1"}]}`:                               `1:42: scorers[0].weight is a string; it must be a number`,
-		`{"scorers": [{"kind": "queue", "weight": -1}]}`:                                `Scorers[0].Weight of "queue" is -1`,
+		`{"scorers": [{"kind": "queue", "weight": -1}]}`:                                `1:42: scorers[0].weight is -1; it must not be negative`,
 		`{"scorers": [{"kind": "queue", "weight": 1, "haf": 2}]}`:                       `1:52: scorers[0].haf is not known here; known are half, kind, name, norm, weight`,
 		`{"scorers": [{"kind": "queue", "weight": 1, "half": -2}]}`:                     `1:14: scorers[0] scorer: invalid option: Queue.Half is -2`,
 		`{"scorers": [{"kind": "queue", "weight": 1, "norm": "max"}]}`:                  `1:53: scorers[0].norm is "max"; known are absolute, relative, to-least`,

@@ -72,7 +72,8 @@
 // # Why
 //
 // A [Record] holds all that a pick looked at and computed. [Picker.Replay]
-// recomputes the choice from it, and [Record.Explain] says it in words. Without a
+// recomputes the choice from it, also after it was written as JSON and read elsewhere, and
+// [Record.Explain] says it in words. Without a
 // Record nothing is recorded, and it costs nothing. For histograms and traces there are
 // observers, and everything that is counted is in the Stats of the picker and the ledger.
 package picker

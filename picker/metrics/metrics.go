@@ -39,7 +39,8 @@ type Metric struct {
 
 // Stats are the structs that are counted in.
 type Stats interface {
-	prefixindex.Stats | kvevents.SubscriberStats | picker.Stats | picker.LedgerStats | picker.Calibration
+	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats |
+		picker.Stats | picker.LedgerStats | picker.Calibration
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -63,6 +64,8 @@ func subject(s any) string {
 		return "index"
 	case kvevents.SubscriberStats:
 		return "subscriber"
+	case kvevents.DemuxStats:
+		return "demux"
 	case picker.LedgerStats:
 		return "ledger"
 	case picker.Calibration:
@@ -162,11 +165,12 @@ func snake(name string) string {
 
 // String returns the metric as one line of the Prometheus text format.
 func (m Metric) String() string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`) // and nothing else
 	var b strings.Builder
 	b.WriteString(m.Name)
 	for i, l := range m.Labels {
 		b.WriteByte("{,"[min(i, 1)])
-		fmt.Fprintf(&b, "%s=%q", l.Name, l.Value)
+		fmt.Fprintf(&b, `%s="%s"`, l.Name, escape.Replace(l.Value))
 	}
 	if len(m.Labels) > 0 {
 		b.WriteByte('}')

@@ -84,6 +84,12 @@ func TestOf(t *testing.T) {
 	require.Zero(t, find(silent, "warmroute_subscriber_last_frame_seconds")[0].Value)
 }
 
+// The text format knows three escapes; a tab as \t would be a parse error.
+func TestLabelsAreEscapedAsTheTextFormatSays(t *testing.T) {
+	m := metrics.Metric{Name: "x", Labels: []metrics.Label{{"a", "tab\t, quote\", back\\slash, line\n, é, \x01"}}, Value: 1e6}
+	require.Equal(t, "x{a=\"tab\t, quote\\\", back\\\\slash, line\\n, é, \x01\"} 1e+06", m.String())
+}
+
 func TestOfStopsWhenAsked(t *testing.T) {
 	n := 0
 	for range metrics.Of(kvevents.SubscriberStats{}) {
@@ -110,6 +116,9 @@ func TestNames(t *testing.T) {
 		check(m)
 	}
 	for m := range metrics.Of(kvevents.SubscriberStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(kvevents.DemuxStats{}, label...) {
 		check(m)
 	}
 	for m := range metrics.Of(picker.Stats{}, label...) {
