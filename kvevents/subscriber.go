@@ -25,10 +25,13 @@ type SubscriberOptions struct {
 	Source   Source // one that is a Replayer is asked for what is missing, and at first for all
 	Ranks    RankSource
 	Decoder  Decoder
-	Stream   StreamOptions    // Replay and Clock are the Subscriber's to set
-	Queue    QueueOptions     // of frames received and not yet applied
-	Logger   *slog.Logger     // nil: nothing is logged
-	Clock    func() time.Time // nil: time.Now
+
+	OtherRanks int // see ApplierOptions
+
+	Stream StreamOptions    // Replay and Clock are the Subscriber's to set
+	Queue  QueueOptions     // of frames received and not yet applied
+	Logger *slog.Logger     // nil: nothing is logged
+	Clock  func() time.Time // nil: time.Now
 }
 
 func (o *SubscriberOptions) validate() error {
@@ -68,7 +71,7 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 		return nil, err
 	}
 	applier, err := NewApplier(ApplierOptions{
-		Index: o.Index, Endpoint: o.Endpoint, Rank: o.Rank, Model: o.Model, Ranks: o.Ranks,
+		Index: o.Index, Endpoint: o.Endpoint, Rank: o.Rank, Model: o.Model, Ranks: o.Ranks, OtherRanks: o.OtherRanks,
 	})
 	if err != nil {
 		return nil, err
