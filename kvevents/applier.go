@@ -41,15 +41,15 @@ type ApplierOptions struct {
 func (o *ApplierOptions) validate() error {
 	switch {
 	case o.Index == nil:
-		return errors.New("kvevents: Index is nil")
+		return fmt.Errorf("%w: Index is nil", ErrOptions)
 	case o.Index.Name(o.Endpoint) == "":
 		return fmt.Errorf("%w: Endpoint %#x", prefixindex.ErrNotJoined, uint64(o.Endpoint))
 	case o.Rank < 0 || o.Rank > maxRank:
-		return fmt.Errorf("kvevents: Rank is %d, want 0 to %d", o.Rank, maxRank)
+		return fmt.Errorf("%w: Rank is %d, want 0 to %d", ErrOptions, o.Rank, maxRank)
 	case o.Ranks > RankPayload:
-		return fmt.Errorf("kvevents: Ranks is %d, want %d or %d", o.Ranks, RankStream, RankPayload)
+		return fmt.Errorf("%w: Ranks is %d, want %d or %d", ErrOptions, o.Ranks, RankStream, RankPayload)
 	case o.OtherRanks < 0 || o.OtherRanks > maxRank:
-		return fmt.Errorf("kvevents: OtherRanks is %d, want 0 to %d", o.OtherRanks, maxRank)
+		return fmt.Errorf("%w: OtherRanks is %d, want 0 to %d", ErrOptions, o.OtherRanks, maxRank)
 	}
 	if o.OtherRanks == 0 {
 		o.OtherRanks = 16

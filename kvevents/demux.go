@@ -3,6 +3,7 @@ package kvevents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -52,8 +53,8 @@ const maxUnrouted = 4096
 
 // NewDemux returns a Demux that does nothing until Run. An error names the option.
 func NewDemux(o DemuxOptions) (*Demux, error) {
-	if o.Source == nil {
-		return nil, errors.New("kvevents: Source is nil")
+	if isNil(o.Source) {
+		return nil, fmt.Errorf("%w: Source is nil", ErrOptions)
 	}
 	if o.Queue == (QueueOptions{}) {
 		o.Queue.Full = QueueDrop

@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -31,11 +32,11 @@ func (o *QueueOptions) validate() error {
 	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Frames < 0 || o.Frames > maxFrames:
-		return fmt.Errorf("kvevents: Queue.Frames is %d, want 0 to %d", o.Frames, maxFrames)
+		return fmt.Errorf("%w: Queue.Frames is %d, want 0 to %d", ErrOptions, o.Frames, maxFrames)
 	case o.Bytes < 0 || o.Bytes > maxBytes:
-		return fmt.Errorf("kvevents: Queue.Bytes is %d, want 0 to %d", o.Bytes, maxBytes)
+		return fmt.Errorf("%w: Queue.Bytes is %d, want 0 to %d", ErrOptions, o.Bytes, maxBytes)
 	case o.Full > QueueDrop:
-		return fmt.Errorf("kvevents: Queue.Full is %d, want %d or %d", o.Full, QueueBlock, QueueDrop)
+		return fmt.Errorf("%w: Queue.Full is %d, want %d or %d", ErrOptions, o.Full, QueueBlock, QueueDrop)
 	}
 	if o.Frames == 0 {
 		o.Frames = 1024
@@ -94,6 +95,9 @@ func (q *queue) offer(a arrival) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := len(q.list) - q.head
+	if n > 0 && errors.Is(a.err, ErrReconnected) && errors.Is(q.list[len(q.list)-1].err, ErrReconnected) {
+		return true // once is enough
+	}
 	if a.err == nil && n > 0 && (n >= q.o.Frames || q.bytes+len(a.frame.Payload) > q.o.Bytes) {
 		if q.o.Full == QueueBlock {
 			return false

@@ -69,19 +69,19 @@ func (o *StreamOptions) validate() error {
 	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Loss > LossClear:
-		return fmt.Errorf("kvevents: Loss is %d, want %d or %d", o.Loss, LossKeep, LossClear)
+		return fmt.Errorf("%w: Loss is %d, want %d or %d", ErrOptions, o.Loss, LossKeep, LossClear)
 	case o.HeldFrames < 0 || o.HeldFrames > maxFrames:
-		return fmt.Errorf("kvevents: HeldFrames is %d, want 0 to %d", o.HeldFrames, maxFrames)
+		return fmt.Errorf("%w: HeldFrames is %d, want 0 to %d", ErrOptions, o.HeldFrames, maxFrames)
 	case o.HeldBytes < 0 || o.HeldBytes > maxBytes:
-		return fmt.Errorf("kvevents: HeldBytes is %d, want 0 to %d", o.HeldBytes, maxBytes)
+		return fmt.Errorf("%w: HeldBytes is %d, want 0 to %d", ErrOptions, o.HeldBytes, maxBytes)
 	case o.ReplayIdle < 0:
-		return fmt.Errorf("kvevents: ReplayIdle is %v, want 0 or more", o.ReplayIdle)
+		return fmt.Errorf("%w: ReplayIdle is %v, want 0 or more", ErrOptions, o.ReplayIdle)
 	case o.ReplayAttempts < 0 || o.ReplayAttempts > 100:
-		return fmt.Errorf("kvevents: ReplayAttempts is %d, want 0 to 100", o.ReplayAttempts)
+		return fmt.Errorf("%w: ReplayAttempts is %d, want 0 to 100", ErrOptions, o.ReplayAttempts)
 	case o.ReplayBackoff < 0 || o.ReplayBackoff > maxReplayBackoff:
-		return fmt.Errorf("kvevents: ReplayBackoff is %v, want 0 to %v", o.ReplayBackoff, maxReplayBackoff)
+		return fmt.Errorf("%w: ReplayBackoff is %v, want 0 to %v", ErrOptions, o.ReplayBackoff, maxReplayBackoff)
 	case o.StaleAfter < 0:
-		return fmt.Errorf("kvevents: StaleAfter is %v, want 0 or more", o.StaleAfter)
+		return fmt.Errorf("%w: StaleAfter is %v, want 0 or more", ErrOptions, o.StaleAfter)
 	}
 	if o.HeldFrames == 0 {
 		o.HeldFrames = 1 << 16

@@ -13,6 +13,10 @@ import (
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
+// ErrOptions means that an option is missing or out of its range. The message names
+// the option, its value and the range.
+var ErrOptions = errors.New("kvevents: invalid option")
+
 // ErrRan is the answer to a second Run.
 var ErrRan = errors.New("kvevents: subscriber has run")
 
@@ -35,8 +39,8 @@ type SubscriberOptions struct {
 }
 
 func (o *SubscriberOptions) validate() error {
-	if o.Source == nil {
-		return errors.New("kvevents: Source is nil")
+	if isNil(o.Source) {
+		return fmt.Errorf("%w: Source is nil", ErrOptions)
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -56,6 +60,7 @@ type Subscriber struct {
 
 	mu      sync.Mutex // over all below
 	ran     bool       // Run was called
+	ended   bool       // and has returned
 	stream  *Stream
 	applier *Applier
 	batch   Batch
@@ -93,9 +98,11 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 }
 
 // Run receives and applies frames until ctx ends, the source fails, or the endpoint
-// leaves. It returns nil for the first and for io.EOF, and otherwise the error, with
-// prefixindex.ErrNotJoined or ErrFenced for the last. That the endpoint left is noticed
-// at the next frame; end ctx to stop at once. After io.EOF it waits for a replay that
+// leaves. It returns nil for the first and for io.EOF, and otherwise the error.
+// prefixindex.ErrNotJoined and ErrFenced say that the endpoint has left; ErrFenced also
+// that another feeder has opened a Writer for the owner: a second Subscriber of the
+// same endpoint and rank, which has it from then on. That is noticed at the next
+// frame; end ctx to stop at once. After io.EOF it waits for a replay that
 // is to fill a gap. When Run returns, no goroutine of the subscriber is left, and the
 // view of owners that were heard of is ViewStale, since nobody looks after them any
 // more. It runs once.
@@ -116,6 +123,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = true
 	if s.stream.View() != prefixindex.ViewNever {
 		_ = s.applier.SetView(prefixindex.ViewStale) // fails only where nothing is left to mark
 	}
@@ -303,7 +311,8 @@ func (s *Subscriber) apply(f Frame) error {
 // was put to sleep, or its weights were replaced. A new epoch begins; frames that
 // were received before and not yet applied are dropped and counted, and a replay is
 // stopped. What the source itself still holds is not known here and will be applied.
-// Before Run and after it, Reset empties the owners all the same.
+// Before Run, Reset empties the owners all the same. After it, Reset empties those that
+// no other feeder has taken over, and they stay ViewStale.
 //
 // O(frames received and not applied). Safe for concurrent use.
 func (s *Subscriber) Reset() error {
@@ -312,18 +321,29 @@ func (s *Subscriber) Reset() error {
 	s.stats.Resets++
 	s.stats.Discarded += uint64(s.queue.discard() + s.stream.Reset())
 	s.replays.stop()
+	if s.ended {
+		s.applier.Clear()
+		return nil
+	}
+	signal(s.queue.ready) // Run may have waited for what is no longer of interest
 	if err := s.begin(); err != nil {
 		return err
 	}
 	return s.showView()
 }
 
-// View returns how far the picture of the stream's owners can be trusted. Safe for
-// concurrent use.
+// View returns how far the picture of the stream's owners can be trusted; after Run
+// has returned, prefixindex.ViewStale if the engine was ever heard of.
+//
+// O(1). Safe for concurrent use.
 func (s *Subscriber) View() prefixindex.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stream.View()
+	view := s.stream.View()
+	if s.ended && view != prefixindex.ViewNever {
+		return prefixindex.ViewStale
+	}
+	return view
 }
 
 // Stats returns counts since NewSubscriber. It waits for a frame that is being
