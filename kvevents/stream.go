@@ -225,7 +225,17 @@ func (s *Stream) step(step Step) { s.steps = append(s.steps, step) }
 // held.
 //
 // O(payload), for its fingerprint.
-func (s *Stream) Live(f Frame) {
+func (s *Stream) Live(f Frame) { s.arrived(f, true) }
+
+// Garbled takes a frame that has just arrived, and whose payload cannot be read. What
+// came over the wire broken may be whole in the engine's memory: so with replay it is
+// missing until a replay brings it, as it may be by then. Without, it is applied.
+//
+// O(payload), for its fingerprint.
+func (s *Stream) Garbled(f Frame) { s.arrived(f, !s.o.Replay) }
+
+// arrived takes a frame that has just arrived. One that is not good is missing.
+func (s *Stream) arrived(f Frame, good bool) {
 	s.stats.Frames++
 	s.hear()
 	if f.Seq == replayEnd {
@@ -260,18 +270,22 @@ func (s *Stream) Live(f Frame) {
 	if s.fresh {
 		s.fresh = false
 		s.next = f.Seq
+		good = true // or at least applied, as there is none before it from which to ask
 	} else if f.Seq > want {
 		s.stats.Gaps++
 		s.stats.Missing += f.Seq - want
 	}
 	switch {
-	case s.open:
+	case s.open && good:
 		s.hold(n)
-	case f.Seq == s.next:
+	case s.open:
+	case f.Seq == s.next && good:
 		s.apply(n)
 	case s.o.Replay:
 		s.open = true
-		s.hold(n)
+		if good {
+			s.hold(n)
+		}
 		s.ask()
 	default:
 		s.lose(f.Seq)

@@ -64,6 +64,7 @@ type Subscriber struct {
 	stream  *Stream
 	applier *Applier
 	batch   Batch
+	decoded []byte           // payload that batch was decoded from, if it was not applied yet
 	view    prefixindex.View // that the owners were given
 	replays replays
 	stats   SubscriberStats
@@ -223,7 +224,7 @@ func (s *Subscriber) arrival(ctx context.Context, running *sync.WaitGroup) (done
 		return false, false, nil
 	case a.err == nil:
 		s.stats.LastSeq, s.stats.LastFrame = a.frame.Seq, s.o.Clock()
-		s.stream.Live(a.frame)
+		s.live(a.frame)
 	case errors.Is(a.err, ErrReconnected):
 		s.log.Info("reconnected")
 		s.stream.Reconnected()
@@ -280,24 +281,53 @@ func (s *Subscriber) showView() error {
 	return s.applier.SetView(view)
 }
 
-// apply decodes and applies one frame.
-func (s *Subscriber) apply(f Frame) error {
+// live gives the stream a frame that has just arrived. Where it can be replayed, it is
+// decoded at once, since one that is broken must not be applied.
+func (s *Subscriber) live(f Frame) {
+	if s.replays.source == nil || s.decode(f) {
+		s.stream.Live(f)
+	} else {
+		s.stream.Garbled(f)
+	}
+}
+
+// decode decodes f into s.batch, unless that has been done, and reports whether it can
+// be read.
+func (s *Subscriber) decode(f Frame) bool {
+	if len(f.Payload) > 0 && len(f.Payload) == len(s.decoded) && &f.Payload[0] == &s.decoded[0] {
+		return true
+	}
+	s.decoded = nil
 	if err := s.o.Decoder.Decode(f.Payload, &s.batch); err != nil {
 		s.stats.Unreadable++
-		s.stream.Damaged()
 		if bits.OnesCount64(s.stats.Unreadable) == 1 { // the 1st, 2nd, 4th, 8th...
 			s.log.Warn("payload cannot be read", "seq", f.Seq, "so_far", s.stats.Unreadable, "err", err)
 		}
+		return false
+	}
+	s.decoded = f.Payload
+	return true
+}
+
+// apply decodes and applies one frame. What of it cannot be applied for being
+// malformed may have been a removal: it is a gap.
+func (s *Subscriber) apply(f Frame) error {
+	if !s.decode(f) {
+		s.stream.Damaged()
 		return nil
 	}
+	s.decoded = nil // owners of the payload may do with it what they like
 	if s.batch.Unknown > 0 && s.applier.stats.Unknown == 0 {
 		s.log.Info("event of a kind that is not known", "tag", string(s.batch.UnknownTag))
 	}
-	clears := s.applier.stats.Cleared
+	clears, malformed := s.applier.stats.Cleared, s.applier.stats.Malformed
 	if err := s.applier.Apply(&s.batch); err != nil {
 		return err
 	}
-	if s.applier.stats.Cleared > clears && len(s.applier.owners) == 1 {
+	switch {
+	case s.applier.stats.Malformed > malformed:
+		s.stream.Damaged()
+	case s.applier.stats.Cleared > clears && len(s.applier.owners) == 1:
 		s.stream.Emptied()
 	}
 	s.stats.Batches++
@@ -363,7 +393,7 @@ type SubscriberStats struct {
 	Applier ApplierStats
 
 	Batches      uint64        // payloads decoded and applied
-	Unreadable   uint64        // payloads refused with ErrPayload
+	Unreadable   uint64        // payloads refused with ErrPayload, those that a replay brought whole after all too
 	Resets       uint64        // calls of Reset
 	Discarded    uint64        // frames dropped by a Reset
 	Queued       int           // frames that wait to be applied

@@ -309,6 +309,54 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// A payload that was cut on the wire is whole in the engine's memory; one that the
+// engine itself has broken is a gap.
+func TestUnreadablePayloadIsAskedForAgain(t *testing.T) {
+	for name, broken := range map[string]bool{"cut on the wire": false, "broken in the engine": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, c := newEngine(), chain(4)
+				e.send(c[0])
+				h := start(t, e)
+				require.Equal(t, 4, h.gpu(100))
+				cut := c[1]
+				cut.Payload = cut.Payload[:len(cut.Payload)-1]
+				e.live <- cut
+				want, view := 16, prefixindex.ViewLive
+				if broken {
+					c[1] = cut
+					want, view = 4, prefixindex.ViewGap
+				}
+				e.keep(c[1])
+				e.send(c[2:]...)
+				time.Sleep(time.Minute)
+				require.Equal(t, want, h.gpu(100))
+				require.Equal(t, view, h.view())
+				require.Positive(t, h.sub.Stats().Unreadable)
+				h.end()
+			})
+		})
+	}
+}
+
+// An event that is malformed may have been a removal.
+func TestMalformedEventIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, c := newEngine(), chain(2)
+		e.send(c...)
+		h := start(t, e)
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		e.send(frame(2, dict{"type", "BlockRemoved", "block_hashes", "none"}, stored([]uint64{3}, 2, count(9, 4), 4)))
+		require.Equal(t, 12, h.gpu(100))
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		e.send(frame(3, cleared, dict{"type", "BlockRemoved"}))
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		e.send(frame(4, cleared))
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		h.end()
+	})
+}
+
 // Nobody looks after the owner when Run has returned: its view says so whatever the
 // numbers said, and a Reset empties the owner, unless another feeder has it by then.
 func TestAfterRun(t *testing.T) {

@@ -56,7 +56,7 @@ var help = map[string]string{
 	"kvevents.SubscriberStats.QueueDropped": "frames dropped for want of room in the queue",
 	"kvevents.SubscriberStats.Queued":       "frames that wait to be applied",
 	"kvevents.SubscriberStats.Resets":       "calls of Reset",
-	"kvevents.SubscriberStats.Unreadable":   "payloads refused with ErrPayload",
+	"kvevents.SubscriberStats.Unreadable":   "payloads refused with ErrPayload, those that a replay brought whole after all too",
 	"picker.Calibration.Doubt":              "Doubt is the share of a prediction that is not believed any more: 0 to 1. Each report of less than was predicted moves it a tenth of the way to the share that was missing: an endpoint that reports nothing loses 88 % of its credit in 20 requests, and has 99 % of it again after 50 honest ones.",
 	"picker.Calibration.PredictedTokens":    "tokens that should have been cached, of the reported requests",
 	"picker.Calibration.PrefillRate":        "PrefillRate is how many prompt tokens it computes in a second: tokens in flight there, the request's own included, against the time to its first token. Each first token fades the ones before by 2 %. Prompts with fewer than 256 tokens to wait for teach nothing.",
