@@ -48,7 +48,7 @@ func (o *SubscriberOptions) validate() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return o.Queue.validate()
+	return o.Queue.validate(QueueBlock)
 }
 
 // Subscriber keeps the owners of one stream up to date. It is the only one to open
