@@ -12,16 +12,14 @@ type RankSource uint8
 
 // The sources of ranks.
 const (
-	// RankAuto takes the payload's where it is above 0. Engines of vLLM send the true
-	// one; SGLang's send 0 or none from every rank, so there the stream's counts.
-	RankAuto RankSource = iota
+	// RankStream takes the stream's always: a socket is one rank's. What payloads say
+	// is compared only, since not all engines send the true one.
+	RankStream RankSource = iota
 
 	// RankPayload takes the payload's wherever it names one, for relays that carry
-	// several ranks in one stream.
+	// several ranks in one stream. There must be no other feeder of these ranks. Where
+	// there is one that has been heard of, its rank is left to it.
 	RankPayload
-
-	// RankStream takes the stream's always.
-	RankStream
 )
 
 // maxRank is the highest rank that the index has.
@@ -34,28 +32,37 @@ type ApplierOptions struct {
 	Rank     int    // data-parallel rank of the stream
 	Model    string // the model that the endpoint serves: Scope.Model of its prompts, to the letter
 	Ranks    RankSource
+
+	// OtherRanks bounds the ranks besides Rank that payloads may name with RankPayload:
+	// by default 16.
+	OtherRanks int
 }
 
 func (o *ApplierOptions) validate() error {
 	switch {
 	case o.Index == nil:
-		return errors.New("kvevents: Index is nil")
+		return fmt.Errorf("%w: Index is nil", ErrOptions)
 	case o.Index.Name(o.Endpoint) == "":
 		return fmt.Errorf("%w: Endpoint %#x", prefixindex.ErrNotJoined, uint64(o.Endpoint))
 	case o.Rank < 0 || o.Rank > maxRank:
-		return fmt.Errorf("kvevents: Rank is %d, want 0 to %d", o.Rank, maxRank)
-	case o.Ranks > RankStream:
-		return fmt.Errorf("kvevents: Ranks is %d, want %d to %d", o.Ranks, RankAuto, RankStream)
+		return fmt.Errorf("%w: Rank is %d, want 0 to %d", ErrOptions, o.Rank, maxRank)
+	case o.Ranks > RankPayload:
+		return fmt.Errorf("%w: Ranks is %d, want %d or %d", ErrOptions, o.Ranks, RankStream, RankPayload)
+	case o.OtherRanks < 0 || o.OtherRanks > maxRank:
+		return fmt.Errorf("%w: OtherRanks is %d, want 0 to %d", ErrOptions, o.OtherRanks, maxRank)
+	}
+	if o.OtherRanks == 0 {
+		o.OtherRanks = 16
 	}
 	return nil
 }
 
 // Applier applies events to the index, as the one feeder of the owners of a stream:
-// the rank it was made for, and any other rank of the endpoint that a payload names,
-// which is counted. One goroutine at a time.
+// the rank it was made for, or with RankPayload those that payloads name. One goroutine
+// at a time.
 type Applier struct {
 	o      ApplierOptions
-	owners []*owner // that have a Writer; the stream's own first
+	owners []*owner
 	view   prefixindex.View
 	stats  ApplierStats
 	names  names
@@ -67,6 +74,7 @@ type Applier struct {
 type owner struct {
 	rank   int
 	w      *prefixindex.Writer
+	lost   bool              // another feeder has opened an epoch of this rank, which is not the stream's own
 	past   prefixindex.Stats // of the epochs before w's
 	groups groups
 	tails  map[handle][]string // bare strings that blocks listed
@@ -85,15 +93,19 @@ func NewApplier(o ApplierOptions) (*Applier, error) {
 }
 
 // Begin starts a new epoch: whatever the index holds of the stream's owners is
-// dropped. The first Apply begins one by itself.
+// dropped. The first Apply begins one by itself, as does the first that names another
+// rank.
 //
 // O(owners). Errors are those of prefixindex.Index.Writer.
 func (a *Applier) Begin() error {
-	if len(a.owners) == 0 {
+	if len(a.owners) == 0 && a.o.Ranks == RankStream {
 		_, err := a.owner(a.o.Rank)
 		return err
 	}
 	for _, o := range a.owners {
+		if o.lost {
+			continue
+		}
 		if err := a.open(o); err != nil {
 			return err
 		}
@@ -101,16 +113,22 @@ func (a *Applier) Begin() error {
 	return nil
 }
 
+// Clear drops what the index holds of the stream's owners, without a new epoch. Owners
+// that others have taken over since are left alone.
+//
+// O(owners). Safe after the endpoint has left.
+func (a *Applier) Clear() {
+	for _, o := range a.owners {
+		_ = o.w.Clear() // fails only where nothing is left to clear
+		o.forget()
+	}
+}
+
 // owner returns the owner of a rank, with a Writer.
 func (a *Applier) owner(rank int) (*owner, error) {
 	for _, o := range a.owners {
 		if o.rank == rank {
 			return o, nil
-		}
-	}
-	if len(a.owners) == 0 && rank != a.o.Rank {
-		if _, err := a.owner(a.o.Rank); err != nil {
-			return nil, err
 		}
 	}
 	o := &owner{rank: rank}
@@ -121,43 +139,118 @@ func (a *Applier) owner(rank int) (*owner, error) {
 	return o, nil
 }
 
+// other is owner for a rank that is not the stream's own. It returns nil if the rank
+// is not to be had.
+func (a *Applier) other(rank int) (*owner, error) {
+	known := a.o.OtherRanks
+	for _, o := range a.owners {
+		if o.rank == rank {
+			if o.lost {
+				return nil, nil
+			}
+			return o, nil
+		}
+		if o.rank != a.o.Rank {
+			known--
+		}
+	}
+	switch a.o.Index.View(a.o.Endpoint, rank) {
+	case prefixindex.ViewNever, prefixindex.ViewStale: // nobody's, as far as can be seen
+	default:
+		return nil, nil
+	}
+	if known <= 0 {
+		return nil, nil
+	}
+	o, err := a.owner(rank)
+	if err != nil && !errors.Is(err, prefixindex.ErrNotJoined) {
+		return nil, nil // there is no room
+	}
+	return o, err
+}
+
 // open begins an epoch of o.
 func (a *Applier) open(o *owner) error {
 	w, err := a.o.Index.Writer(a.o.Endpoint, o.rank)
 	if err != nil {
 		return err
 	}
-	past := o.past
 	if o.w != nil {
-		past = o.total()
-		past.Blocks, past.Holdings, past.Handles, past.Orphans = 0, 0, 0, 0
+		o.past = o.total()
 	}
-	*o = owner{rank: o.rank, w: w, past: past, groups: groups{}, tails: map[handle][]string{}}
+	o.w = w
+	o.forget()
 	if a.view == prefixindex.ViewNever {
 		return nil
 	}
 	return w.SetView(a.view)
 }
 
+// forget drops what was learned of the blocks in the cache, and of its groups.
+func (o *owner) forget() {
+	o.groups, o.tails = groups{}, map[handle][]string{}
+	o.told, o.offsets = false, false
+}
+
 // Apply applies the events of b in order. Events that cannot be used are skipped
-// and counted. An error means that the epoch has ended or the endpoint has left
-// (prefixindex.ErrFenced, prefixindex.ErrNotJoined), and that the rest of b was not
+// and counted. An error means that another feeder has begun an epoch of the stream's
+// owner or the endpoint has left (prefixindex.ErrFenced, prefixindex.ErrNotJoined), or
+// is what prefixindex.Index.Writer says at the first Apply; the rest of b was not
 // applied.
 //
-// O(tokens and hashes of b); allocates only to grow.
+// O(tokens and hashes of b), and the logarithm of the items of an event for each of
+// them; allocates only to grow.
 func (a *Applier) Apply(b *Batch) error {
 	a.stats.Unknown += uint64(b.Unknown)
 	a.stats.Malformed += uint64(b.Malformed)
 	a.stats.UnknownFields += uint64(b.UnknownFields)
-	rank, ok := a.rank(b)
-	if !ok {
-		a.stats.SkippedRank += uint64(len(b.Events))
-		return nil
+	rank := a.o.Rank
+	if b.HasRank && b.Rank != rank {
+		switch {
+		case a.o.Ranks == RankStream:
+			a.stats.RankIgnored += uint64(len(b.Events))
+		case b.Rank < 0 || b.Rank > maxRank:
+			a.stats.Malformed += uint64(len(b.Events))
+			return nil
+		default:
+			return a.applyOther(b)
+		}
 	}
 	o, err := a.owner(rank)
 	if err != nil {
 		return err
 	}
+	return a.apply(o, b)
+}
+
+// applyOther applies a batch of a rank that is not the stream's own. Whatever is wrong
+// with that rank is no reason to end the stream.
+func (a *Applier) applyOther(b *Batch) error {
+	o, err := a.other(b.Rank)
+	if err == nil && o != nil {
+		a.stats.OtherRank += uint64(len(b.Events))
+		err = a.apply(o, b)
+		if !a.taken(o, err) {
+			return err
+		}
+		return nil
+	}
+	a.stats.SkippedRank += uint64(len(b.Events))
+	return err
+}
+
+// taken reports whether err says that another feeder has taken over a rank that is not
+// the stream's own, and lets go of it.
+func (a *Applier) taken(o *owner, err error) bool {
+	if o.rank == a.o.Rank || !errors.Is(err, prefixindex.ErrFenced) || a.o.Index.Name(a.o.Endpoint) == "" {
+		return false
+	}
+	o.lost = true
+	return true
+}
+
+// apply applies the events of b to o.
+func (a *Applier) apply(o *owner, b *Batch) (err error) {
 	for i := range b.Events {
 		switch e := &b.Events[i]; e.Kind {
 		case Stored:
@@ -175,22 +268,6 @@ func (a *Applier) Apply(b *Batch) error {
 		}
 	}
 	return nil
-}
-
-// rank returns the rank that a batch is of, and false for one that the index has not.
-func (a *Applier) rank(b *Batch) (int, bool) {
-	if !b.HasRank || b.Rank == a.o.Rank {
-		return a.o.Rank, true
-	}
-	if a.o.Ranks == RankStream || a.o.Ranks == RankAuto && b.Rank == 0 {
-		a.stats.RankIgnored += uint64(len(b.Events))
-		return a.o.Rank, true
-	}
-	if b.Rank > maxRank {
-		return 0, false
-	}
-	a.stats.OtherRank += uint64(len(b.Events))
-	return b.Rank, true
 }
 
 // where returns where the copies of an event are, and false, counted, if they are
@@ -230,16 +307,17 @@ func (a *Applier) stored(o *owner, e *Event) error {
 		a.stats.SkippedSparse++
 		return nil
 	case len(e.Tokens) == 0:
-		a.stats.Placements++
-		return a.store(o, s)
+		return a.storeNames(o, s, &a.stats.Placements)
 	case len(e.Tokens) != need:
 		a.stats.Malformed++
 		return nil
 	case !onGPU && o.told && e.HasGroup && !e.HasExtras:
 		// An engine that says what its blocks depend on does not say it when it offloads
 		// them. Their names are those of the blocks on GPU, and stand for their contents.
-		a.stats.Untold++
-		return a.store(o, s)
+		return a.storeNames(o, s, &a.stats.Untold)
+	case !areListed(e.Extras, len(e.Hashes)):
+		a.stats.Malformed++
+		return nil
 	}
 	extras, salt, ok := a.extras(o, e)
 	if !ok {
@@ -282,6 +360,14 @@ func (a *Applier) store(o *owner, s *prefixindex.Span) error {
 	return err
 }
 
+// storeNames is store for blocks announced by name alone, which counts them.
+func (a *Applier) storeNames(o *owner, s *prefixindex.Span, count *uint64) error {
+	stored := a.stats.Stored
+	err := a.store(o, s)
+	*count += a.stats.Stored - stored
+	return err
+}
+
 func (a *Applier) removed(o *owner, e *Event) error {
 	p, ok := a.where(e)
 	if !ok {
@@ -292,8 +378,12 @@ func (a *Applier) removed(o *owner, e *Event) error {
 		return nil
 	}
 	err := o.w.Remove(&prefixindex.Removal{Hashes: e.Hashes, Tier: p.tier, Group: e.Group})
-	if err == nil {
+	switch {
+	case err == nil:
 		a.stats.Removed++
+	case errors.Is(err, prefixindex.ErrSpan):
+		a.stats.Malformed++
+		return nil
 	}
 	return err
 }
@@ -303,7 +393,10 @@ func (a *Applier) removed(o *owner, e *Event) error {
 func (a *Applier) SetView(v prefixindex.View) error {
 	a.view = v
 	for _, o := range a.owners {
-		if err := o.w.SetView(v); err != nil {
+		if o.lost {
+			continue
+		}
+		if err := o.w.SetView(v); err != nil && !a.taken(o, err) {
 			return err
 		}
 	}
@@ -314,7 +407,8 @@ func (a *Applier) SetView(v prefixindex.View) error {
 func (a *Applier) Stats() ApplierStats {
 	s := a.stats
 	for _, o := range a.owners {
-		s.Blocks = sum(s.Blocks, o.total())
+		total := o.total()
+		s.Blocks.Add(&total)
 	}
 	return s
 }
@@ -337,7 +431,7 @@ type ApplierStats struct {
 	SkippedRemote uint64 // skipped: the copies are not at this endpoint
 	SkippedOwned  uint64 // skipped: the copies belong to a secondary tier of its own
 	SkippedExtras uint64 // skipped: it cannot be told what the blocks depend on
-	SkippedRank   uint64 // skipped: the payload names a rank that cannot be
+	SkippedRank   uint64 // skipped: the payload names a rank that is another feeder's, or one too many
 
 	OtherRank     uint64 // applied, to the rank that the payload names and not to the stream's
 	RankIgnored   uint64 // applied, to the stream's rank and not to the one that the payload names
@@ -351,32 +445,8 @@ type ApplierStats struct {
 }
 
 // total returns the owner's counts over all its epochs.
-func (o *owner) total() prefixindex.Stats { return sum(o.past, o.w.Stats()) }
-
-func sum(a, b prefixindex.Stats) prefixindex.Stats {
-	a.Endpoints += b.Endpoints
-	a.Owners += b.Owners
-	a.Blocks += b.Blocks
-	a.Holdings += b.Holdings
-	a.Handles += b.Handles
-	a.Orphans += b.Orphans
-	a.Stored += b.Stored
-	a.Copies += b.Copies
-	a.CopiesCapped += b.CopiesCapped
-	a.Inserted += b.Inserted
-	a.Removed += b.Removed
-	a.RemovedUnknown += b.RemovedUnknown
-	a.Placed += b.Placed
-	a.PlacedUnknown += b.PlacedUnknown
-	a.Parked += b.Parked
-	a.Adopted += b.Adopted
-	a.ParkedDropped += b.ParkedDropped
-	a.Conflicts += b.Conflicts
-	a.Evicted += b.Evicted
-	a.Expired += b.Expired
-	a.Malformed += b.Malformed
-	a.Fenced += b.Fenced
-	a.Clears += b.Clears
-	a.Epochs += b.Epochs
-	return a
+func (o *owner) total() prefixindex.Stats {
+	s := o.w.Stats()
+	s.Add(&o.past)
+	return s
 }

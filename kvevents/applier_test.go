@@ -394,9 +394,7 @@ func TestRanks(t *testing.T) {
 	rank := func(n int) func(*kvevents.ApplierOptions) {
 		return func(o *kvevents.ApplierOptions) { o.Rank = n }
 	}
-	ranks := func(r kvevents.RankSource) func(*kvevents.ApplierOptions) {
-		return func(o *kvevents.ApplierOptions) { o.Ranks = r }
-	}
+	relay := func(o *kvevents.ApplierOptions) { o.Ranks = kvevents.RankPayload }
 	for _, c := range []struct {
 		name           string
 		set            []func(*kvevents.ApplierOptions)
@@ -407,11 +405,11 @@ func TestRanks(t *testing.T) {
 	}{
 		{"the same", []func(*kvevents.ApplierOptions){rank(2)}, 2, 2, 0, 0, 0},
 		{"none", []func(*kvevents.ApplierOptions){rank(2)}, nil, 2, 0, 0, 0},
-		{"another", nil, 3, 3, 1, 0, 0},
+		{"another", nil, 3, 0, 0, 1, 0},
 		{"0 from every rank, as of SGLang", []func(*kvevents.ApplierOptions){rank(2)}, 0, 2, 0, 1, 0},
-		{"0 from a relay", []func(*kvevents.ApplierOptions){rank(2), ranks(kvevents.RankPayload)}, 0, 0, 1, 0, 0},
-		{"another, not wanted", []func(*kvevents.ApplierOptions){ranks(kvevents.RankStream)}, 3, 0, 0, 1, 0},
-		{"one that cannot be", nil, 4096, -1, 0, 0, 1},
+		{"one that cannot be, which nobody asked", nil, 4096, 0, 0, 1, 0},
+		{"0 from a relay", []func(*kvevents.ApplierOptions){rank(2), relay}, 0, 0, 1, 0, 0},
+		{"another from a relay", []func(*kvevents.ApplierOptions){relay}, 3, 3, 1, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, c.set...)
@@ -424,7 +422,7 @@ func TestRanks(t *testing.T) {
 		})
 	}
 	t.Run("a new epoch is one for all ranks of the stream", func(t *testing.T) {
-		f := newFixture(t)
+		f := newFixture(t, relay)
 		f.payload(batchOf(0, stored([]uint64{1}, nil, count(1, 4), 4)))
 		f.payload(batchOf(3, stored([]uint64{1}, nil, count(1, 4), 4)))
 		require.NoError(t, f.applier.SetView(prefixindex.ViewLive))
@@ -437,6 +435,95 @@ func TestRanks(t *testing.T) {
 		require.EqualValues(t, 2, s.Blocks.Stored)
 		require.EqualValues(t, 4, s.Blocks.Epochs)
 		require.Zero(t, s.Blocks.Blocks)
+	})
+}
+
+// What a payload says of its rank opens no epoch of an owner that another feeder looks
+// after, nor one that nothing is known of.
+func TestRanksOfOthers(t *testing.T) {
+	relay := func(o *kvevents.ApplierOptions) { o.Ranks, o.OtherRanks = kvevents.RankPayload, 3 }
+	one := stored([]uint64{1}, nil, count(1, 4), 4)
+	t.Run("two sockets, both configured as rank 0 of a relay", func(t *testing.T) {
+		f := newFixture(t, relay)
+		second, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: f.ix, Endpoint: f.ep, Model: "m", Ranks: kvevents.RankPayload})
+		require.NoError(t, err)
+		f.payload(batchOf(0, one))
+		require.NoError(t, f.applier.SetView(prefixindex.ViewLive))
+		var b kvevents.Batch
+		require.NoError(t, new(kvevents.Decoder).Decode(batchOf(3, one), &b))
+		require.NoError(t, second.Apply(&b))
+		f.payload(batchOf(0, stored([]uint64{2}, 1, count(5, 4), 4)))
+		require.Equal(t, 8, f.gpu(count(1, 8)))
+	})
+	t.Run("a rank that another feeds", func(t *testing.T) {
+		f := newFixture(t, relay)
+		w, err := f.ix.Writer(f.ep, 1)
+		require.NoError(t, err)
+		require.NoError(t, w.SetView(prefixindex.ViewLive))
+		f.payload(batchOf(1, one))
+		require.EqualValues(t, 1, f.applier.Stats().SkippedRank)
+		require.NoError(t, w.Clear(), "its epoch goes on")
+	})
+	t.Run("a rank that another takes over", func(t *testing.T) {
+		f := newFixture(t, relay)
+		f.payload(batchOf(0, one))
+		f.payload(batchOf(1, one))
+		w, err := f.ix.Writer(f.ep, 1)
+		require.NoError(t, err)
+		f.payload(batchOf(1, one))
+		require.NoError(t, f.applier.SetView(prefixindex.ViewLive))
+		require.NoError(t, f.applier.Begin())
+		f.payload(batchOf(1, one))
+		require.NoError(t, w.Clear(), "its epoch goes on")
+		require.EqualValues(t, 1, f.applier.Stats().SkippedRank)
+	})
+	t.Run("many ranks", func(t *testing.T) {
+		f := newFixture(t, relay)
+		for rank := range 4096 {
+			f.payload(batchOf(rank, one))
+		}
+		require.Equal(t, 4, f.ix.Stats().Owners)
+		require.EqualValues(t, 4092, f.applier.Stats().SkippedRank)
+	})
+	t.Run("ranks that cannot be", func(t *testing.T) {
+		f := newFixture(t, relay)
+		for _, rank := range []int{-1, 4096} {
+			require.NoError(t, f.applier.Apply(&kvevents.Batch{Rank: rank, HasRank: true, Events: make([]kvevents.Event, 1)}))
+		}
+		require.EqualValues(t, 2, f.applier.Stats().Malformed)
+	})
+}
+
+// Batches that no Decoder made may hold anything.
+func TestBatchesMadeByHand(t *testing.T) {
+	hashes, tokens := []prefixindex.EngineHash{1}, count(1, 4)
+	event := func(set func(e *kvevents.Event)) kvevents.Event {
+		e := kvevents.Event{Kind: kvevents.Stored, Hashes: hashes, Tokens: tokens, BlockTokens: 4}
+		set(&e)
+		return e
+	}
+	extra := func(block int) kvevents.Event {
+		return event(func(e *kvevents.Event) { e.Extras = []kvevents.Extra{{Block: block, ID: []byte("x")}} })
+	}
+	for name, e := range map[string]kvevents.Event{
+		"extra of a block that is not there": extra(1),
+		"extra of a block before the first":  extra(-1),
+		"negative block size":                event(func(e *kvevents.Event) { e.BlockTokens = -4 }),
+		"negative group, stored":             event(func(e *kvevents.Event) { e.Group = -1 }),
+		"negative group, removed":            {Kind: kvevents.Removed, Hashes: hashes, Group: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			require.NoError(t, f.applier.Apply(&kvevents.Batch{Events: []kvevents.Event{e}}))
+			require.EqualValues(t, 1, f.applier.Stats().Malformed)
+		})
+	}
+	t.Run("names alone", func(t *testing.T) {
+		f := newFixture(t)
+		e := kvevents.Event{Kind: kvevents.Stored, Hashes: hashes, Group: -1}
+		require.NoError(t, f.applier.Apply(&kvevents.Batch{Events: []kvevents.Event{e}}))
+		require.EqualValues(t, 1, f.applier.Stats().Malformed)
+		require.Zero(t, f.applier.Stats().Placements)
 	})
 }
 
@@ -462,7 +549,8 @@ func TestApplierOptions(t *testing.T) {
 		{kvevents.ApplierOptions{Index: ix}, "Endpoint 0x0"},
 		{kvevents.ApplierOptions{Index: ix, Endpoint: ep, Rank: -1}, "Rank is -1, want 0 to 4095"},
 		{kvevents.ApplierOptions{Index: ix, Endpoint: ep, Rank: 4096}, "Rank is 4096"},
-		{kvevents.ApplierOptions{Index: ix, Endpoint: ep, Ranks: 9}, "Ranks is 9, want 0 to 2"},
+		{kvevents.ApplierOptions{Index: ix, Endpoint: ep, Ranks: 9}, "Ranks is 9, want 0 or 1"},
+		{kvevents.ApplierOptions{Index: ix, Endpoint: ep, OtherRanks: -1}, "OtherRanks is -1, want 0 to 4095"},
 	} {
 		_, err := kvevents.NewApplier(c.o)
 		require.ErrorContains(t, err, c.want)

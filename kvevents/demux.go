@@ -3,6 +3,7 @@ package kvevents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -22,7 +23,7 @@ type DemuxOptions struct {
 	New func(key string)
 
 	// Queue bounds the frames that wait for each key. With QueueBlock, a key whose
-	// frames nobody receives stops all of them; so here QueueDrop is the default.
+	// frames nobody receives stops all of them.
 	Queue QueueOptions
 }
 
@@ -52,13 +53,10 @@ const maxUnrouted = 4096
 
 // NewDemux returns a Demux that does nothing until Run. An error names the option.
 func NewDemux(o DemuxOptions) (*Demux, error) {
-	if o.Source == nil {
-		return nil, errors.New("kvevents: Source is nil")
+	if isNil(o.Source) {
+		return nil, fmt.Errorf("%w: Source is nil", ErrOptions)
 	}
-	if o.Queue == (QueueOptions{}) {
-		o.Queue.Full = QueueDrop
-	}
-	if err := o.Queue.validate(); err != nil {
+	if err := o.Queue.validate(QueueDrop); err != nil {
 		return nil, err
 	}
 	if o.Key == nil {
@@ -81,7 +79,7 @@ func (d *Demux) Source(key string) *TopicSource {
 	d.sources[key] = s
 	delete(d.unrouted, key)
 	if d.ended != nil {
-		s.queue.fail(d.ended)
+		s.queue.close(d.ended)
 	}
 	return s
 }
@@ -101,7 +99,7 @@ func (d *Demux) Run(ctx context.Context) error {
 		f, err := d.o.Source.Receive(ctx)
 		switch {
 		case errors.Is(err, ErrReconnected):
-			d.tell(err)
+			d.reconnected()
 			continue
 		case err == nil:
 			err = d.route(ctx, f)
@@ -149,12 +147,12 @@ func (d *Demux) find(key string) (s *TopicSource, isNew bool) {
 	return nil, true
 }
 
-// tell puts an error where all sources find it.
-func (d *Demux) tell(err error) {
+// reconnected tells all sources.
+func (d *Demux) reconnected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.sources {
-		s.queue.fail(err)
+		s.queue.fail(ErrReconnected)
 	}
 }
 
@@ -166,8 +164,10 @@ func (d *Demux) end(ctx context.Context, err error) error {
 	}
 	d.mu.Lock()
 	d.ended = err
+	for _, s := range d.sources {
+		s.queue.close(err)
+	}
 	d.mu.Unlock()
-	d.tell(err)
 	if well {
 		return nil
 	}
@@ -194,7 +194,8 @@ type TopicSource struct {
 	queue *queue
 }
 
-// Receive returns the next frame with the key.
+// Receive returns the next frame with the key. Once the stream has ended, it says so at
+// each call.
 func (s *TopicSource) Receive(ctx context.Context) (Frame, error) {
 	for {
 		if a, ok := s.queue.take(); ok {
@@ -208,8 +209,8 @@ func (s *TopicSource) Receive(ctx context.Context) (Frame, error) {
 	}
 }
 
-// Close ends the source: its frames are dropped from now on, and Receive returns
-// io.EOF.
+// Close ends the source: frames that wait and those that come are dropped, and Receive
+// returns io.EOF from now on. Another source for the key may be had from Demux.Source.
 //
 // O(frames that wait).
 func (s *TopicSource) Close() {
@@ -220,6 +221,6 @@ func (s *TopicSource) Close() {
 		s.d.stats.Dropped += dropped
 	}
 	s.d.mu.Unlock()
-	s.queue.discard()
-	s.queue.fail(io.EOF)
+	s.queue.close(io.EOF)
+	s.queue.drop()
 }

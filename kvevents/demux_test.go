@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,4 +143,39 @@ func TestDemuxIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "Source is nil")
 	_, err = kvevents.NewDemux(kvevents.DemuxOptions{Source: script(nil), Queue: kvevents.QueueOptions{Frames: -1}})
 	require.ErrorContains(t, err, "Queue.Frames is -1, want 0 to 16777216")
+}
+
+// A key that nobody receives stops no other, whatever else of the queue is set.
+func TestDemuxDropsByDefault(t *testing.T) {
+	var frames []kvevents.Frame
+	for i := range 10 {
+		frames = append(frames, topicFrame("a", uint64(i), cleared))
+	}
+	d, err := kvevents.NewDemux(kvevents.DemuxOptions{Source: script(io.EOF, frames...), Queue: kvevents.QueueOptions{Frames: 3}})
+	require.NoError(t, err)
+	d.Source("a")
+	require.NoError(t, d.Run(context.Background()))
+	require.EqualValues(t, 7, d.Stats().Dropped)
+}
+
+// What Run waited to hand to a source that was closed does not come out of it.
+func TestClosedTopicSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		frames := []kvevents.Frame{topicFrame("a", 0, cleared), topicFrame("a", 1, cleared), topicFrame("a", 2, cleared)}
+		d, err := kvevents.NewDemux(kvevents.DemuxOptions{Source: script(nil, frames...), Queue: kvevents.QueueOptions{Frames: 1, Full: kvevents.QueueBlock}})
+		require.NoError(t, err)
+		a := d.Source("a")
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		synctest.Wait()
+		a.Close()
+		synctest.Wait()
+		for range 3 {
+			_, err := a.Receive(ctx)
+			require.ErrorIs(t, err, io.EOF)
+		}
+		cancel()
+		require.NoError(t, <-done)
+	})
 }

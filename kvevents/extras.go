@@ -105,6 +105,18 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 	return list, salt, true
 }
 
+// areListed reports whether each of list is of one of n blocks, in their order.
+func areListed(list []Extra, n int) bool {
+	at := 0
+	for i := range list {
+		if list[i].Block < at || list[i].Block >= n {
+			return false
+		}
+		at = list[i].Block
+	}
+	return true
+}
+
 // isDigest reports whether id looks like a digest that an engine names an item by.
 func isDigest(id []byte) bool {
 	if len(id) != 64 {

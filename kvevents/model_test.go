@@ -57,6 +57,16 @@ func (m *model) publish(arrives bool) {
 	}
 }
 
+// garble has the engine send a batch which arrives broken.
+func (m *model) garble() {
+	m.publish(false)
+	f := m.sent[len(m.sent)-1]
+	m.heard, m.here = f.Seq+1, f.Seq+1
+	f.Payload = f.Payload[:len(f.Payload)-1]
+	m.s.Garbled(f)
+	m.follow()
+}
+
 // restart begins another life of the engine. The transport tells.
 func (m *model) restart() {
 
@@ -219,6 +229,8 @@ func loseAtRandom(t *testing.T, seed uint64) (live int) {
 	lost := func(int) bool { return r.IntN(100) < replayLoss }
 	for range 100 {
 		switch n := r.IntN(100); {
+		case n < 3:
+			m.garble()
 		case n < 50:
 			m.publish(r.IntN(100) >= liveLoss)
 		case n < 80:

@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -11,9 +12,13 @@ type QueuePolicy uint8
 
 // The queue policies.
 const (
+	// QueueDefault is QueueBlock for a Subscriber, and QueueDrop for a Demux, where one
+	// key whose frames nobody receives would stop all.
+	QueueDefault QueuePolicy = iota
+
 	// QueueBlock receives nothing until there is room, so that the transport, and at
 	// last the engine, does the waiting or dropping.
-	QueueBlock QueuePolicy = iota
+	QueueBlock
 
 	// QueueDrop drops the frame, counted. Its number is then missing, and fetched again
 	// or given up like any other.
@@ -24,18 +29,21 @@ const (
 type QueueOptions struct {
 	Frames int         // most frames: by default 1,024
 	Bytes  int         // most bytes of payload, unless it is one frame: by default 64 MiB
-	Full   QueuePolicy // what to do when it is full: by default QueueBlock
+	Full   QueuePolicy // what to do when it is full
 }
 
-func (o *QueueOptions) validate() error {
+func (o *QueueOptions) validate(full QueuePolicy) error {
 	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Frames < 0 || o.Frames > maxFrames:
-		return fmt.Errorf("kvevents: Queue.Frames is %d, want 0 to %d", o.Frames, maxFrames)
+		return fmt.Errorf("%w: Queue.Frames is %d, want 0 to %d", ErrOptions, o.Frames, maxFrames)
 	case o.Bytes < 0 || o.Bytes > maxBytes:
-		return fmt.Errorf("kvevents: Queue.Bytes is %d, want 0 to %d", o.Bytes, maxBytes)
+		return fmt.Errorf("%w: Queue.Bytes is %d, want 0 to %d", ErrOptions, o.Bytes, maxBytes)
 	case o.Full > QueueDrop:
-		return fmt.Errorf("kvevents: Queue.Full is %d, want %d or %d", o.Full, QueueBlock, QueueDrop)
+		return fmt.Errorf("%w: Queue.Full is %d, want %d to %d", ErrOptions, o.Full, QueueDefault, QueueDrop)
+	}
+	if o.Full == QueueDefault {
+		o.Full = full
 	}
 	if o.Frames == 0 {
 		o.Frames = 1024
@@ -63,6 +71,7 @@ type queue struct {
 	head    int
 	bytes   int
 	dropped uint64
+	end     error // what comes after the list, for ever; nil: nothing is known yet
 }
 
 func newQueue(o QueueOptions) *queue {
@@ -89,11 +98,27 @@ func (q *queue) fail(err error) {
 	signal(q.ready)
 }
 
+// close has err come after what is in the queue, and again and again. Nothing more is
+// taken in.
+func (q *queue) close(err error) {
+	q.mu.Lock()
+	q.end = err
+	q.mu.Unlock()
+	signal(q.ready)
+	signal(q.space)
+}
+
 // offer reports whether a has been dealt with.
 func (q *queue) offer(a arrival) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.end != nil {
+		return true
+	}
 	n := len(q.list) - q.head
+	if n > 0 && errors.Is(a.err, ErrReconnected) && errors.Is(q.list[len(q.list)-1].err, ErrReconnected) {
+		return true // once is enough
+	}
 	if a.err == nil && n > 0 && (n >= q.o.Frames || q.bytes+len(a.frame.Payload) > q.o.Bytes) {
 		if q.o.Full == QueueBlock {
 			return false
@@ -106,12 +131,12 @@ func (q *queue) offer(a arrival) bool {
 	return true
 }
 
-// take removes the oldest.
+// take removes the oldest, or returns the end.
 func (q *queue) take() (arrival, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.head == len(q.list) {
-		return arrival{}, false
+		return arrival{err: q.end}, q.end != nil
 	}
 	a := q.list[q.head]
 	q.list[q.head] = arrival{}
@@ -145,6 +170,13 @@ func (q *queue) discard() int {
 	q.list, q.head, q.bytes = kept, 0, 0
 	signal(q.space)
 	return n
+}
+
+// drop forgets frames and errors.
+func (q *queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list, q.head, q.bytes = nil, 0, 0
 }
 
 // fill returns how many frames wait and how many were dropped.

@@ -35,6 +35,19 @@ type SourceFunc func(ctx context.Context) (Frame, error)
 // Receive calls f.
 func (f SourceFunc) Receive(ctx context.Context) (Frame, error) { return f(ctx) }
 
+// isNil reports whether there is nothing that s could receive from.
+func isNil(s Source) bool {
+	switch s := s.(type) {
+	case nil:
+		return true
+	case SourceFunc:
+		return s == nil
+	case *TopicSource:
+		return s == nil
+	}
+	return false
+}
+
 // Replayer is a Source that can fetch past frames again. Replay is called beside
 // Receive, but never beside another Replay.
 type Replayer interface {
@@ -45,5 +58,9 @@ type Replayer interface {
 	// stops at the first error of yield and returns it, and when ctx ends. The engine
 	// may have forgotten the oldest, and may lose any in between and the word that this
 	// was all, so that Replay returns an error when none has come for some seconds.
+	//
+	// Payloads are byte for byte those that Receive returned: one that differs is taken
+	// for another life of the engine, and what is known is dropped. How many replays
+	// run at once over several streams is for the Source to bound, as zmtp.Limiter does.
 	Replay(ctx context.Context, from uint64, yield func(Frame) error) error
 }

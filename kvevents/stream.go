@@ -69,19 +69,19 @@ func (o *StreamOptions) validate() error {
 	const maxFrames, maxBytes = 1 << 24, 1 << 30
 	switch {
 	case o.Loss > LossClear:
-		return fmt.Errorf("kvevents: Loss is %d, want %d or %d", o.Loss, LossKeep, LossClear)
+		return fmt.Errorf("%w: Loss is %d, want %d or %d", ErrOptions, o.Loss, LossKeep, LossClear)
 	case o.HeldFrames < 0 || o.HeldFrames > maxFrames:
-		return fmt.Errorf("kvevents: HeldFrames is %d, want 0 to %d", o.HeldFrames, maxFrames)
+		return fmt.Errorf("%w: HeldFrames is %d, want 0 to %d", ErrOptions, o.HeldFrames, maxFrames)
 	case o.HeldBytes < 0 || o.HeldBytes > maxBytes:
-		return fmt.Errorf("kvevents: HeldBytes is %d, want 0 to %d", o.HeldBytes, maxBytes)
+		return fmt.Errorf("%w: HeldBytes is %d, want 0 to %d", ErrOptions, o.HeldBytes, maxBytes)
 	case o.ReplayIdle < 0:
-		return fmt.Errorf("kvevents: ReplayIdle is %v, want 0 or more", o.ReplayIdle)
+		return fmt.Errorf("%w: ReplayIdle is %v, want 0 or more", ErrOptions, o.ReplayIdle)
 	case o.ReplayAttempts < 0 || o.ReplayAttempts > 100:
-		return fmt.Errorf("kvevents: ReplayAttempts is %d, want 0 to 100", o.ReplayAttempts)
+		return fmt.Errorf("%w: ReplayAttempts is %d, want 0 to 100", ErrOptions, o.ReplayAttempts)
 	case o.ReplayBackoff < 0 || o.ReplayBackoff > maxReplayBackoff:
-		return fmt.Errorf("kvevents: ReplayBackoff is %v, want 0 to %v", o.ReplayBackoff, maxReplayBackoff)
+		return fmt.Errorf("%w: ReplayBackoff is %v, want 0 to %v", ErrOptions, o.ReplayBackoff, maxReplayBackoff)
 	case o.StaleAfter < 0:
-		return fmt.Errorf("kvevents: StaleAfter is %v, want 0 or more", o.StaleAfter)
+		return fmt.Errorf("%w: StaleAfter is %v, want 0 or more", ErrOptions, o.StaleAfter)
 	}
 	if o.HeldFrames == 0 {
 		o.HeldFrames = 1 << 16
@@ -225,7 +225,17 @@ func (s *Stream) step(step Step) { s.steps = append(s.steps, step) }
 // held.
 //
 // O(payload), for its fingerprint.
-func (s *Stream) Live(f Frame) {
+func (s *Stream) Live(f Frame) { s.arrived(f, true) }
+
+// Garbled takes a frame that has just arrived, and whose payload cannot be read. What
+// came over the wire broken may be whole in the engine's memory: so with replay it is
+// missing until a replay brings it, as it may be by then. Without, it is applied.
+//
+// O(payload), for its fingerprint.
+func (s *Stream) Garbled(f Frame) { s.arrived(f, !s.o.Replay) }
+
+// arrived takes a frame that has just arrived. One that is not good is missing.
+func (s *Stream) arrived(f Frame, good bool) {
 	s.stats.Frames++
 	s.hear()
 	if f.Seq == replayEnd {
@@ -260,18 +270,22 @@ func (s *Stream) Live(f Frame) {
 	if s.fresh {
 		s.fresh = false
 		s.next = f.Seq
+		good = true // or at least applied, as there is none before it from which to ask
 	} else if f.Seq > want {
 		s.stats.Gaps++
 		s.stats.Missing += f.Seq - want
 	}
 	switch {
-	case s.open:
+	case s.open && good:
 		s.hold(n)
-	case f.Seq == s.next:
+	case s.open:
+	case f.Seq == s.next && good:
 		s.apply(n)
 	case s.o.Replay:
 		s.open = true
-		s.hold(n)
+		if good {
+			s.hold(n)
+		}
 		s.ask()
 	default:
 		s.lose(f.Seq)

@@ -27,6 +27,7 @@ var viewNames = map[prefixindex.View]string{
 //	end     that was all; fail: the replay ended with an error
 //	+3s     time passes
 //	conn    the connection came back
+//	g5      frame 5, live, which cannot be read
 //	reset, emptied, damaged
 //	old:r5  frame 5 from the replay before
 type player struct {
@@ -75,6 +76,8 @@ func (p *player) play(line string) string {
 			p.s.Tick()
 		case word[0] == 'r':
 			p.s.Replayed(round, p.frame(word[1:]))
+		case word[0] == 'g':
+			p.s.Garbled(p.frame(word[1:]))
 		default:
 			p.s.Live(p.frame(word))
 		}
@@ -148,6 +151,11 @@ func TestStream(t *testing.T) {
 		{"a replay that overtakes", replay, []string{"", "replay:0 never", "r0 r1 r2 r3 end", "0 1 2 3 live", "1 2 3 4", "4 live"}, is{Duplicates: 3, Gaps: 0}},
 		{"a replay that overtook another life", replay, []string{"r0 r1 r2 r3 end", "replay:0 0 1 2 3 live", "1b", "begin replay:0 resyncing", "r0b r1b", "0b 1b stop live"}, is{HiddenRestarts: 1}},
 		{"late join with replay", replay, []string{"57", "replay:0 resyncing", "r0 r1 r2 end", "0 1 2 replay:2 resyncing"}, is{}},
+		{"a frame that cannot be read is asked for again", replay, []string{"end 0 1", "replay:0 0 1 live", "g2", "replay:1 resyncing", "3", "resyncing", "r1 r2 r3", "2 3 stop live"}, is{Recovered: 1}},
+		{"a frame that cannot be read, and no later one", replay, []string{"end 0 g1", "replay:0 0 replay:0 resyncing", "r0 r1", "1 resyncing", "end", "live"}, is{Recovered: 1}},
+		{"a frame that cannot be read, among those that wait", replay, []string{"end 0 2 g3 4", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 resyncing", "r3 r4", "3 4 stop live"}, is{Recovered: 2}},
+		{"a frame that cannot be read, the first after a reset", replay, []string{"end 0 reset g1 2", "replay:0 0 dropped:0 1 2 live"}, is{Replays: 1}},
+		{"a frame that cannot be read, and no replay", plain, []string{"0 g1", "0 1 live"}, is{}},
 		{"history is partial", replay, []string{"r40 r41 end", "replay:0 40 41 gap", "42", "42 gap"}, is{Lost: 40}},
 		{"history is partial and live frames wait", replay, []string{"42", "replay:0 resyncing", "r40 r41 r42", "40 41 42 stop gap"}, is{Lost: 40}},
 		{"history begins after live frames", replay, []string{"42 43", "replay:0 resyncing", "r44", "42 43 44 resyncing", "end", "gap"}, is{Lost: 42}},

@@ -13,6 +13,10 @@ import (
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
+// ErrOptions means that an option is missing or out of its range. The message names
+// the option, its value and the range.
+var ErrOptions = errors.New("kvevents: invalid option")
+
 // ErrRan is the answer to a second Run.
 var ErrRan = errors.New("kvevents: subscriber has run")
 
@@ -25,15 +29,18 @@ type SubscriberOptions struct {
 	Source   Source // one that is a Replayer is asked for what is missing, and at first for all
 	Ranks    RankSource
 	Decoder  Decoder
-	Stream   StreamOptions    // Replay and Clock are the Subscriber's to set
-	Queue    QueueOptions     // of frames received and not yet applied
-	Logger   *slog.Logger     // nil: nothing is logged
-	Clock    func() time.Time // nil: time.Now
+
+	OtherRanks int // see ApplierOptions
+
+	Stream StreamOptions    // Replay and Clock are the Subscriber's to set
+	Queue  QueueOptions     // of frames received and not yet applied
+	Logger *slog.Logger     // nil: nothing is logged
+	Clock  func() time.Time // nil: time.Now
 }
 
 func (o *SubscriberOptions) validate() error {
-	if o.Source == nil {
-		return errors.New("kvevents: Source is nil")
+	if isNil(o.Source) {
+		return fmt.Errorf("%w: Source is nil", ErrOptions)
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -41,7 +48,7 @@ func (o *SubscriberOptions) validate() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return o.Queue.validate()
+	return o.Queue.validate(QueueBlock)
 }
 
 // Subscriber keeps the owners of one stream up to date. It is the only one to open
@@ -53,9 +60,11 @@ type Subscriber struct {
 
 	mu      sync.Mutex // over all below
 	ran     bool       // Run was called
+	ended   bool       // and has returned
 	stream  *Stream
 	applier *Applier
 	batch   Batch
+	decoded []byte           // payload that batch was decoded from, if it was not applied yet
 	view    prefixindex.View // that the owners were given
 	replays replays
 	stats   SubscriberStats
@@ -68,7 +77,7 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 		return nil, err
 	}
 	applier, err := NewApplier(ApplierOptions{
-		Index: o.Index, Endpoint: o.Endpoint, Rank: o.Rank, Model: o.Model, Ranks: o.Ranks,
+		Index: o.Index, Endpoint: o.Endpoint, Rank: o.Rank, Model: o.Model, Ranks: o.Ranks, OtherRanks: o.OtherRanks,
 	})
 	if err != nil {
 		return nil, err
@@ -90,9 +99,11 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 }
 
 // Run receives and applies frames until ctx ends, the source fails, or the endpoint
-// leaves. It returns nil for the first and for io.EOF, and otherwise the error, with
-// prefixindex.ErrNotJoined or ErrFenced for the last. That the endpoint left is noticed
-// at the next frame; end ctx to stop at once. After io.EOF it waits for a replay that
+// leaves. It returns nil for the first and for io.EOF, and otherwise the error.
+// prefixindex.ErrNotJoined and ErrFenced say that the endpoint has left; ErrFenced also
+// that another feeder has opened a Writer for the owner: a second Subscriber of the
+// same endpoint and rank, which has it from then on. That is noticed at the next
+// frame; end ctx to stop at once. After io.EOF it waits for a replay that
 // is to fill a gap. When Run returns, no goroutine of the subscriber is left, and the
 // view of owners that were heard of is ViewStale, since nobody looks after them any
 // more. It runs once.
@@ -113,6 +124,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = true
 	if s.stream.View() != prefixindex.ViewNever {
 		_ = s.applier.SetView(prefixindex.ViewStale) // fails only where nothing is left to mark
 	}
@@ -212,7 +224,7 @@ func (s *Subscriber) arrival(ctx context.Context, running *sync.WaitGroup) (done
 		return false, false, nil
 	case a.err == nil:
 		s.stats.LastSeq, s.stats.LastFrame = a.frame.Seq, s.o.Clock()
-		s.stream.Live(a.frame)
+		s.live(a.frame)
 	case errors.Is(a.err, ErrReconnected):
 		s.log.Info("reconnected")
 		s.stream.Reconnected()
@@ -269,24 +281,53 @@ func (s *Subscriber) showView() error {
 	return s.applier.SetView(view)
 }
 
-// apply decodes and applies one frame.
-func (s *Subscriber) apply(f Frame) error {
+// live gives the stream a frame that has just arrived. Where it can be replayed, it is
+// decoded at once, since one that is broken must not be applied.
+func (s *Subscriber) live(f Frame) {
+	if s.replays.source == nil || s.decode(f) {
+		s.stream.Live(f)
+	} else {
+		s.stream.Garbled(f)
+	}
+}
+
+// decode decodes f into s.batch, unless that has been done, and reports whether it can
+// be read.
+func (s *Subscriber) decode(f Frame) bool {
+	if len(f.Payload) > 0 && len(f.Payload) == len(s.decoded) && &f.Payload[0] == &s.decoded[0] {
+		return true
+	}
+	s.decoded = nil
 	if err := s.o.Decoder.Decode(f.Payload, &s.batch); err != nil {
 		s.stats.Unreadable++
-		s.stream.Damaged()
 		if bits.OnesCount64(s.stats.Unreadable) == 1 { // the 1st, 2nd, 4th, 8th...
 			s.log.Warn("payload cannot be read", "seq", f.Seq, "so_far", s.stats.Unreadable, "err", err)
 		}
+		return false
+	}
+	s.decoded = f.Payload
+	return true
+}
+
+// apply decodes and applies one frame. What of it cannot be applied for being
+// malformed may have been a removal: it is a gap.
+func (s *Subscriber) apply(f Frame) error {
+	if !s.decode(f) {
+		s.stream.Damaged()
 		return nil
 	}
+	s.decoded = nil // owners of the payload may do with it what they like
 	if s.batch.Unknown > 0 && s.applier.stats.Unknown == 0 {
 		s.log.Info("event of a kind that is not known", "tag", string(s.batch.UnknownTag))
 	}
-	clears := s.applier.stats.Cleared
+	clears, malformed := s.applier.stats.Cleared, s.applier.stats.Malformed
 	if err := s.applier.Apply(&s.batch); err != nil {
 		return err
 	}
-	if s.applier.stats.Cleared > clears && len(s.applier.owners) == 1 {
+	switch {
+	case s.applier.stats.Malformed > malformed:
+		s.stream.Damaged()
+	case s.applier.stats.Cleared > clears && len(s.applier.owners) == 1:
 		s.stream.Emptied()
 	}
 	s.stats.Batches++
@@ -300,7 +341,8 @@ func (s *Subscriber) apply(f Frame) error {
 // was put to sleep, or its weights were replaced. A new epoch begins; frames that
 // were received before and not yet applied are dropped and counted, and a replay is
 // stopped. What the source itself still holds is not known here and will be applied.
-// Before Run and after it, Reset empties the owners all the same.
+// Before Run, Reset empties the owners all the same. After it, Reset empties those that
+// no other feeder has taken over, and they stay ViewStale.
 //
 // O(frames received and not applied). Safe for concurrent use.
 func (s *Subscriber) Reset() error {
@@ -309,18 +351,29 @@ func (s *Subscriber) Reset() error {
 	s.stats.Resets++
 	s.stats.Discarded += uint64(s.queue.discard() + s.stream.Reset())
 	s.replays.stop()
+	if s.ended {
+		s.applier.Clear()
+		return nil
+	}
+	signal(s.queue.ready) // Run may have waited for what is no longer of interest
 	if err := s.begin(); err != nil {
 		return err
 	}
 	return s.showView()
 }
 
-// View returns how far the picture of the stream's owners can be trusted. Safe for
-// concurrent use.
+// View returns how far the picture of the stream's owners can be trusted; after Run
+// has returned, prefixindex.ViewStale if the engine was ever heard of.
+//
+// O(1). Safe for concurrent use.
 func (s *Subscriber) View() prefixindex.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stream.View()
+	view := s.stream.View()
+	if s.ended && view != prefixindex.ViewNever {
+		return prefixindex.ViewStale
+	}
+	return view
 }
 
 // Stats returns counts since NewSubscriber. It waits for a frame that is being
@@ -340,7 +393,7 @@ type SubscriberStats struct {
 	Applier ApplierStats
 
 	Batches      uint64        // payloads decoded and applied
-	Unreadable   uint64        // payloads refused with ErrPayload
+	Unreadable   uint64        // payloads refused with ErrPayload, those that a replay brought whole after all too
 	Resets       uint64        // calls of Reset
 	Discarded    uint64        // frames dropped by a Reset
 	Queued       int           // frames that wait to be applied

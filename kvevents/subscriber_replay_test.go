@@ -309,6 +309,124 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// A payload that was cut on the wire is whole in the engine's memory; one that the
+// engine itself has broken is a gap.
+func TestUnreadablePayloadIsAskedForAgain(t *testing.T) {
+	for name, broken := range map[string]bool{"cut on the wire": false, "broken in the engine": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, c := newEngine(), chain(4)
+				e.send(c[0])
+				h := start(t, e)
+				require.Equal(t, 4, h.gpu(100))
+				cut := c[1]
+				cut.Payload = cut.Payload[:len(cut.Payload)-1]
+				e.live <- cut
+				want, view := 16, prefixindex.ViewLive
+				if broken {
+					c[1] = cut
+					want, view = 4, prefixindex.ViewGap
+				}
+				e.keep(c[1])
+				e.send(c[2:]...)
+				time.Sleep(time.Minute)
+				require.Equal(t, want, h.gpu(100))
+				require.Equal(t, view, h.view())
+				require.Positive(t, h.sub.Stats().Unreadable)
+				h.end()
+			})
+		})
+	}
+}
+
+// An event that is malformed may have been a removal.
+func TestMalformedEventIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, c := newEngine(), chain(2)
+		e.send(c...)
+		h := start(t, e)
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		e.send(frame(2, dict{"type", "BlockRemoved", "block_hashes", "none"}, stored([]uint64{3}, 2, count(9, 4), 4)))
+		require.Equal(t, 12, h.gpu(100))
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		e.send(frame(3, cleared, dict{"type", "BlockRemoved"}))
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		e.send(frame(4, cleared))
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		h.end()
+	})
+}
+
+// Nobody looks after the owner when Run has returned: its view says so whatever the
+// numbers said, and a Reset empties the owner, unless another feeder has it by then.
+func TestAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, c := newEngine(), chain(3)
+		e.send(c...)
+		h := start(t, e)
+		require.Equal(t, 12, h.gpu(100))
+		h.end()
+		require.Equal(t, prefixindex.ViewStale, h.view())
+		require.NoError(t, h.sub.Reset())
+		require.Equal(t, prefixindex.ViewStale, h.view())
+		require.Zero(t, h.gpu(100))
+
+		next, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: h.ix, Endpoint: h.ep, Model: "m", Source: e})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- next.Run(ctx) }()
+		require.Equal(t, 12, h.gpu(100))
+		require.NoError(t, h.sub.Reset())
+		e.send(frame(3, stored([]uint64{4}, 3, count(13, 4), 4)))
+		require.Equal(t, 16, h.gpu(100))
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// A stream has ended and waits for a replay to be tried again: a Reset makes that
+// needless.
+func TestResetEndsTheWaitForAReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, c := newEngine(), chain(4)
+		e.refuse = errors.New("refused")
+		h := start(t, e, func(o *kvevents.SubscriberOptions) { o.Stream.ReplayBackoff = 30 * time.Second })
+		e.live <- c[0]
+		e.live <- c[3]
+		e.live <- io.EOF
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, h.sub.Reset())
+		require.NoError(t, <-h.done)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// A source that reconnects without end fills no queue.
+func TestReconnectingWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine()
+		block := make(chan struct{})
+		h := start(t, e, func(o *kvevents.SubscriberOptions) {
+			o.Logger = slog.New(slog.NewTextHandler(writer(func(b []byte) (int, error) {
+				if strings.Contains(string(b), "reconnected") {
+					<-block // holds up the loop
+				}
+				return len(b), nil
+			}), nil))
+		})
+		for range 1000 {
+			e.live <- kvevents.ErrReconnected
+		}
+		time.Sleep(time.Second)
+		close(block)
+		synctest.Wait()
+		require.LessOrEqual(t, h.sub.Stats().Stream.Reconnects, uint64(2))
+		h.end()
+	})
+}
+
 // A frame that waits in the queue cannot refill the cache after a Reset.
 func TestResetDropsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

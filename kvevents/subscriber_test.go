@@ -105,3 +105,17 @@ func TestRunEnds(t *testing.T) {
 	}))
 	require.ErrorIs(t, leaving.Run(context.Background()), prefixindex.ErrNotJoined)
 }
+
+func TestNoSource(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	for _, s := range []kvevents.Source{nil, kvevents.SourceFunc(nil), (*kvevents.TopicSource)(nil)} {
+		_, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: ix, Endpoint: ep, Source: s})
+		require.ErrorIs(t, err, kvevents.ErrOptions)
+		require.ErrorContains(t, err, "Source is nil")
+		_, err = kvevents.NewDemux(kvevents.DemuxOptions{Source: s})
+		require.ErrorIs(t, err, kvevents.ErrOptions)
+	}
+}

@@ -65,6 +65,20 @@ type Stats struct {
 	Epochs         uint64 // Writers opened
 }
 
+// Add adds t, sizes and counters.
+//
+// O(1). Not safe for concurrent use.
+func (s *Stats) Add(t *Stats) {
+	s.Endpoints += t.Endpoints
+	s.Owners += t.Owners
+	s.Blocks += t.Blocks
+	s.Holdings += t.Holdings
+	s.Handles += t.Handles
+	s.Orphans += t.Orphans
+	s.Bytes += t.Bytes
+	s.add(t)
+}
+
 // add adds the counters of t.
 func (s *Stats) add(t *Stats) {
 	s.Stored += t.Stored
