@@ -2,6 +2,7 @@ package prefixindex_test
 
 import (
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -201,4 +202,17 @@ func TestEvictedParentStillPlacesItsChildren(t *testing.T) {
 	require.Zero(t, s.Parked)
 	require.Equal(t, 8, s.Holdings)
 	require.Equal(t, 30, s.Handles)
+}
+
+// Members without any block count toward the bound, and have nothing to give up.
+func TestByteBudgetOfEmptyOwners(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	for i := range 3_000 {
+		ep, err := ix.Join(strconv.Itoa(i))
+		require.NoError(t, err)
+		w, err := ix.Writer(ep, 0)
+		require.NoError(t, err)
+		require.NoError(t, w.SetView(prefixindex.ViewLive))
+	}
 }

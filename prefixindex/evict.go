@@ -30,6 +30,9 @@ func (c *contents) evict() bool {
 		c.forgetAssumed(c.assumed.oldest)
 		return true
 	}
+	if c.entries.n < 2 { // no entry but the one that stands for none
+		return false
+	}
 	v := &c.eviction
 	for i := range 3*c.entries.n + 1 {
 		if i == 2*c.entries.n { // all that could go was touched
