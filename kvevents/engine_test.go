@@ -29,7 +29,7 @@ func TestIndexFollowsAnEngine(t *testing.T) {
 
 func followEngine(t *testing.T, wire enginetest.Wire, engineBlock, indexBlock int, plain bool) {
 	r := rand.New(rand.NewPCG(1, uint64(engineBlock)))
-	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: indexBlock, Copies: 255})
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: indexBlock})
 	require.NoError(t, err)
 	ep, err := ix.Join("a")
 	require.NoError(t, err)

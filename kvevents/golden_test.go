@@ -299,7 +299,7 @@ func TestCapturedChains(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
 		t.Run(name, func(t *testing.T) {
-			ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4, Copies: 255})
+			ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
 			require.NoError(t, err)
 			ep, err := ix.Join("a")
 			require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestOrphanIsAdopted(t *testing.T) {
 }
 
 func TestRemovalTakesOneOfTwoCopies(t *testing.T) {
-	f := newFixture(t, prefixindex.Options{})
+	f := newFixture(t, prefixindex.Options{Copies: 2})
 	for range 3 { // the third is one more than is counted
 		f.store(prefixindex.TierGPU, 4, 0, 0, 1)
 	}
