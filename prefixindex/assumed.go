@@ -137,6 +137,14 @@ func (c *contents) forgetAssumed(n uint32) {
 	c.reap(n)
 }
 
+// endAssumed forgets all that was recorded without events.
+func (c *contents) endAssumed() {
+	for c.assumed.oldest != 0 {
+		c.forgetAssumed(c.assumed.oldest)
+		c.writer.stats.Expired++
+	}
+}
+
 // expire ends what has outlived its time.
 func (c *contents) expire(now time.Time) {
 	if c.ix.options.AssumedTTL > 0 {

@@ -52,6 +52,19 @@ func TestInsertIsRefusedWhereEventsCome(t *testing.T) {
 	f.holds(8, 8, 8)
 }
 
+// A router that records what it routed, until it turns out that the engine sends events.
+func TestFirstEventEndsWhatWasAssumed(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	var p prefixindex.Prompt
+	p.Reset(scope, tokens(8))
+	require.NoError(t, f.ix.Insert(f.ep, 0, &p, -1))
+	f.holds(8, 8, 8)
+	f.store(prefixindex.TierGPU, 4, 0, 0, 1)
+	require.EqualValues(t, 2, f.ix.Stats().Expired)
+	f.remove(prefixindex.TierGPU, 1)
+	f.holds(0, 0, 0)
+}
+
 func TestInsertOfBytes(t *testing.T) {
 	f := newFixture(t, prefixindex.Options{})
 	var p prefixindex.Prompt

@@ -100,7 +100,7 @@ func (w *Writer) validate(s *Span) error {
 	switch n := len(s.Tokens); {
 	case s.BlockTokens < minBlock || s.BlockTokens > maxEngineBlockTokens:
 		return fmt.Errorf("%w: BlockTokens is %d, want %d to %d", ErrSpan, s.BlockTokens, minBlock, maxEngineBlockTokens)
-	case n > 0 && n != len(s.Hashes)*s.BlockTokens:
+	case n > 0 && (n%s.BlockTokens != 0 || n/s.BlockTokens != len(s.Hashes)): // a product might wrap
 		return fmt.Errorf("%w: Tokens has %d, want %d for each of %d hashes", ErrSpan, n, s.BlockTokens, len(s.Hashes))
 	}
 	for _, x := range s.Extras {
@@ -189,6 +189,9 @@ func (w *Writer) currentView() View { return View(w.view.Load()) }
 // parent, an extra outside the span, a negative group, a tier or block size out of
 // range.
 //
+// The first Store of an epoch ends what Insert recorded in it: from then on the engine
+// says what it holds, and nothing would ever take those blocks back.
+//
 // O(tokens); allocates only to grow. The first span on a tier beyond GPU costs
 // O(blocks held) besides.
 func (w *Writer) Store(s *Span) error {
@@ -200,8 +203,11 @@ func (w *Writer) Store(s *Span) error {
 		w.stats.Malformed++
 		return err
 	}
-	w.fed = true
 	c := w.contents
+	if !w.fed {
+		w.fed = true
+		c.endAssumed()
+	}
 	if s.Whole {
 		if n := int64(c.whole(s)); n > w.chunk[s.Tier].Load() {
 			w.chunk[s.Tier].Store(n)

@@ -32,6 +32,7 @@ type Owner struct {
 	blocks  map[key]*block
 	whole   [4]int // longest Whole span by tier, in tokens
 	assumed []assumed
+	fed     bool // Store was called: from then on nothing is assumed that came before
 }
 
 // Counts are the counters of prefixindex.Stats that the reference keeps.
@@ -76,6 +77,11 @@ func (w *Owner) Clear() {
 
 // Store is prefixindex.Writer.Store for spans that are well formed.
 func (w *Owner) Store(s *prefixindex.Span) {
+	if !w.fed {
+		w.fed = true
+		w.Counts.Expired += uint64(len(w.assumed))
+		w.assumed = nil
+	}
 	w.lengthen(s)
 	if len(s.Tokens) == 0 {
 		for _, hash := range s.Hashes {
