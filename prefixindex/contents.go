@@ -220,9 +220,9 @@ func (c *contents) fill(n uint32, l level) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)
 	}
-	yield()
+	yield("before a bit is set")
 	c.ix.records.set(e.tip(), c.slots[l])
-	yield()
+	yield("bit set")
 	c.dropHole(l, e.tip())
 	if l == c.top() {
 		c.holdings++
@@ -250,9 +250,9 @@ func (c *contents) drain(n uint32, l level) {
 	if hole {
 		c.addHole(l, e.tip(), e.depth()-1)
 	}
-	yield()
+	yield("before a bit is cleared")
 	c.ix.records.unset(e.tip(), c.slots[l])
-	yield()
+	yield("bit cleared")
 	if hole {
 		c.noteHole(l)
 	}

@@ -15,9 +15,9 @@ import "sync/atomic"
 //	                           only then change the bit that makes it one; if the bit
 //	                           was cleared, count once more
 //	writer, closing a hole     change the bit; only then take it off the list
-//	reader                     note holesMade; walk, then holed, then the lists; only
-//	                           then search; if holesMade has moved, search again for
-//	                           each slot whose last is later than noted
+//	reader                     note holesMade; look at block 0; read walk, then holed,
+//	                           then the lists; only then search; if holesMade has moved,
+//	                           search again for each slot whose last is later than noted
 //
 // A hole that the reader's list lacks was made after it was read, and then last tells.
 // One that the list has in excess was closed after it was read, so the answer was

@@ -6,11 +6,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 )
 
+// atYield, if a test sets it, is what yield does.
+var atYield atomic.Pointer[func(where string)]
+
 // yield lets others run now and then, where the order of what readers and writers do
-// matters.
-func yield() {
+// matters. A test may have a certain other thing happen there.
+func yield(where string) {
+	if f := atYield.Load(); f != nil {
+		(*f)(where)
+		return
+	}
 	if rand.Uint32N(32) == 0 {
 		for range 1 + rand.Uint32N(20) {
 			runtime.Gosched()

@@ -55,7 +55,9 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	}
 
 	// Who does not hold the first block has no run, and that is most of a lookup's
-	// work where nobody does.
+	// work where nobody does. That look is part of every run: a hole made after it
+	// counts as made during the search.
+	before := ix.holesMade.Load()
 	hash := s.hash(0)
 	t := ix.records.table(hash)
 	set := t.find(hash)
@@ -72,7 +74,8 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	if s.blocks == 1 {
 		s.assign(m.found, 1)
 	} else {
-		s.run()
+		yield("found")
+		s.run(before)
 	}
 
 	if m.lookups++; m.lookups%recencyEvery == 1 {
@@ -126,7 +129,7 @@ func (s *chainSearch) hash(i int) uint64 {
 
 // probe writes to out the slots of mask that hold block i.
 func (s *chainSearch) probe(i int, mask, out []uint64) bool {
-	yield()
+	yield("probe")
 	hash := s.hash(i)
 	t := s.ix.records.table(hash)
 	return t.intersect(t.find(hash), mask, out)
@@ -134,7 +137,7 @@ func (s *chainSearch) probe(i int, mask, out []uint64) bool {
 
 // holds reports whether a slot holds block i.
 func (s *chainSearch) holds(i int, slot uint32) bool {
-	yield()
+	yield("probe")
 	hash := s.hash(i)
 	t := s.ix.records.table(hash)
 	return t.has(t.find(hash), slot)
@@ -156,12 +159,12 @@ func (s *chainSearch) assign(mask []uint64, n int) {
 	}
 }
 
-// run searches for the runs of all slots found, which hold the first block.
-func (s *chainSearch) run() {
+// run searches for the runs of all slots found, which held the first block after before
+// was noted.
+func (s *chainSearch) run(before uint64) {
 	ix, m := s.ix, s.match
 	x := &m.search
 	words := len(m.found)
-	before := ix.holesMade.Load()
 
 	// First who walks, then whose holes are listed, then the lists (holes.go). Where
 	// following lists would take more probes than the chain has blocks, their slots
@@ -385,7 +388,7 @@ func (s *chainSearch) search64(mask uint64) {
 const maxStack = 64
 
 func (s *chainSearch) probe64(hash, mask uint64) uint64 {
-	yield()
+	yield("probe")
 	t := s.ix.records.table(hash)
 	return t.intersect64(t.find(hash), mask)
 }
