@@ -3,6 +3,7 @@ module github.com/warmroute/warmroute/internal/oracle
 go 1.25
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/stretchr/testify v1.12.1
 	github.com/tinylib/msgp v1.6.5
 	github.com/vmihailenco/msgpack/v5 v5.4.1
