@@ -394,3 +394,19 @@ func TestCapturedPayloadsCut(t *testing.T) {
 		}
 	}
 }
+
+// SGLang 0.5.5 announces a page from the middle of a prompt as if it began one. The
+// option credits nothing of it.
+func TestPagesWithoutAPlace(t *testing.T) {
+	f := newFixture(t)
+	f.payload(capturedFile(t, "sglang-0.5.5/stored-child.msgpack"))
+	tokens := f.batch.Events[len(f.batch.Events)-1].Tokens
+	require.Equal(t, 4, f.gpu(tokens[:4]), "which no prompt of its engine began with")
+
+	f = newFixture(t)
+	f.decoder.ContentHashes = true
+	f.payload(capturedFile(t, "sglang-0.5.5/stored-child.msgpack"))
+	require.Zero(t, f.gpu(tokens[:4]))
+	require.Positive(t, f.applier.Stats().SkippedPlace)
+	require.Zero(t, f.applier.Stats().Stored+f.applier.Stats().Malformed)
+}
