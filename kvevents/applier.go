@@ -203,6 +203,7 @@ func (o *owner) forget() {
 func (a *Applier) Apply(b *Batch) error {
 	a.stats.Unknown += uint64(b.Unknown)
 	a.stats.Malformed += uint64(b.Malformed)
+	a.stats.SkippedPlace += uint64(b.Unplaced)
 	a.stats.UnknownFields += uint64(b.UnknownFields)
 	rank := a.o.Rank
 	if b.HasRank && b.Rank != rank {
@@ -427,6 +428,7 @@ type ApplierStats struct {
 	SkippedKind   uint64 // skipped: the group's attention is no dense prefix
 	SkippedSparse uint64 // skipped: fewer hashes than blocks of tokens
 	SkippedSize   uint64 // skipped: blocks smaller than the group's, of unknown place
+	SkippedPlace  uint64 // skipped: where the blocks stand is not known; see Decoder.ContentHashes
 	SkippedTier   uint64 // skipped: unknown medium
 	SkippedRemote uint64 // skipped: the copies are not at this endpoint
 	SkippedOwned  uint64 // skipped: the copies belong to a secondary tier of its own

@@ -14,14 +14,14 @@ const (
 	eventKept verdict = iota
 	eventUnknown
 	eventMalformed
+	eventUnplaced // see Decoder.ContentHashes
 )
 
 // field is a field of an event that we read.
 type field uint8
 
 const (
-	fieldNone field = iota // one that we pass over
-	fieldHashes
+	fieldHashes field = iota
 	fieldParent
 	fieldTokens
 	fieldBlockTokens
@@ -35,7 +35,8 @@ const (
 	fieldLocality
 	fieldOwnership
 	fieldSalt
-	fieldItems // another engine's list of media items, which we do not understand
+	fieldItems    // another engine's list of media items, which we do not understand
+	fieldMetadata // SGLang's map in slot 7
 	fieldIgnored
 	fieldUnknown
 )
@@ -173,7 +174,7 @@ func (p *parser) positional(e *Event) verdict {
 func (p *parser) slot7() field {
 	switch {
 	case isDict(p.peek()):
-		return fieldNone
+		return fieldMetadata
 	case p.d.SaltSlot:
 		return fieldSalt
 	}
@@ -256,6 +257,9 @@ func (p *parser) complete(e *Event, seen int) verdict {
 	if seen&need != need {
 		return eventMalformed
 	}
+	if p.d.ContentHashes && e.Kind == Stored {
+		return eventUnplaced
+	}
 	return eventKept
 }
 
@@ -301,7 +305,7 @@ func (p *parser) field(e *Event, f field) (ok bool) {
 		e.Salt, ok = p.str()
 	case fieldItems:
 		ok = p.items(e)
-	case fieldNone:
+	case fieldMetadata:
 		ok = p.metadata(e)
 	case fieldIgnored:
 		ok = p.skip()

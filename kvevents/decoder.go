@@ -34,6 +34,12 @@ type Decoder struct {
 	// as vLLM's, for its last. It matters only for an engine that mixes both forms.
 	HeadBytes bool
 
+	// ContentHashes says that the engine names blocks by their contents alone and leaves
+	// out parents, as SGLang before 0.5.6. Where a block stands in a prompt, and behind
+	// what, is then not known, and one from the middle would pass for a beginning: what
+	// it stores is skipped, and counted.
+	ContentHashes bool
+
 	// SaltSlot says that a text in slot 7 of a positional BlockStored is a cache salt,
 	// as in some forks of SGLang, and not vLLM's LoRA name. A map in that slot is
 	// always taken for SGLang's.
@@ -201,9 +207,12 @@ func (p *parser) events() string {
 		if !p.skip() {
 			return "truncated"
 		}
-		if verdict == eventUnknown {
+		switch verdict {
+		case eventUnknown:
 			p.out.Unknown++
-		} else {
+		case eventUnplaced:
+			p.out.Unplaced++
+		default:
 			p.out.Malformed++
 		}
 	}

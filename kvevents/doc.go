@@ -66,7 +66,9 @@
 // prompt was salted, or had images: prompts with equal tokens are one there. vLLM
 // before 0.20 does not tell attention groups apart. SGLang does not say that a prompt
 // had an adapter without a public name. SGLang before 0.5.6 names blocks by their
-// contents alone and leaves out parents, so that little of its cache is found.
+// contents alone and leaves out parents: blocks from the middle of a prompt pass for
+// the beginning of another. Its bytes do not give it away, so set
+// Decoder.ContentHashes for it, which credits it with nothing.
 // A hit of a model with several attention groups needs the blocks of all of them, and
 // only the dense ones are followed: the answer is then an upper bound.
 package kvevents

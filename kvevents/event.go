@@ -78,6 +78,7 @@ type Batch struct {
 	Unknown       int    // events skipped for an unknown tag
 	UnknownTag    []byte // the first of those tags
 	Malformed     int    // events skipped for a missing, wrong or contradictory field
+	Unplaced      int    // events skipped because of Decoder.ContentHashes
 	UnknownFields int    // keys and slots that were skipped, in events that were kept
 
 	// What events point into. An arena that is full is left to the events that use it,

@@ -26,23 +26,40 @@ func (c channel) Receive(ctx context.Context) (kvevents.Frame, error) {
 	}
 }
 
-// A Source is one method.
+// A Source is one method. Here it feeds a Subscriber from a channel, on which the
+// program has put what it received over a transport of its own.
 func ExampleSource() {
-	frames := make(channel, 1)
-	var source kvevents.Source = frames
-	frames <- kvevents.Frame{Seq: 7}
-	close(frames)
-	for {
-		f, err := source.Receive(context.Background())
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println("number", f.Seq)
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
+	if err != nil {
+		panic(err)
 	}
+	ep, err := ix.Join("10.0.0.7:8000")
+	if err != nil {
+		panic(err)
+	}
+	frames := make(channel, 2)
+	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{
+		Index:    ix,
+		Endpoint: ep,
+		Model:    "llama",
+		Source:   frames,
+	})
+	if err != nil {
+		panic(err)
+	}
+	empty, _ := hex.DecodeString("92cb41da13b86020000090") // a batch without events
+	frames <- kvevents.Frame{Seq: 0, Payload: empty}
+	frames <- kvevents.Frame{Seq: 2, Payload: empty} // number 1 was lost on the way
+	close(frames)
+	if err := sub.Run(context.Background()); err != nil {
+		panic(err)
+	}
+	s := sub.Stats()
+	fmt.Println("batches applied:", s.Batches)
+	fmt.Println("numbers lost:", s.Stream.Lost)
 	// Output:
-	// number 7
-	// EOF
+	// batches applied: 2
+	// numbers lost: 1
 }
 
 // An engine announces two blocks of a prompt; a longer prompt that begins with them is

@@ -165,6 +165,7 @@ type Stream struct {
 	rounds   uint64    // begun
 	attempts int       // replays in a row without use
 	doubts   int       // replays in a row that did not have the last frame applied
+	renewed  int       // epochs begun in a row because a replay was not what was expected
 	retryAt  time.Time // zero: no replay waits
 }
 

@@ -118,7 +118,17 @@ func (s *Stream) renew() {
 	}
 	s.end, s.endHere = here, here
 	s.open = true
+	if s.renewed++; s.renewed > 2 {
+		s.retry(s.renewed - 2) // a source whose replays are never what came live would keep all busy
+		return
+	}
 	s.ask()
+}
+
+// retry has a replay begin after the n-th wait in a row.
+func (s *Stream) retry(n int) {
+	wait := s.o.ReplayBackoff << min(n-1, 16)
+	s.retryAt = s.o.Clock().Add(min(wait, maxReplayBackoff))
 }
 
 // fetched takes the frame that comes next, from a replay. The frames that wait behind
@@ -199,11 +209,7 @@ func (s *Stream) ReplayEnded(round uint64, err error) {
 	case s.round.higher:
 		s.ask()
 	default:
-		wait := s.o.ReplayBackoff << (s.attempts - 1)
-		if wait > maxReplayBackoff || wait <= 0 {
-			wait = maxReplayBackoff
-		}
-		s.retryAt = s.o.Clock().Add(wait)
+		s.retry(s.attempts)
 	}
 }
 
@@ -222,7 +228,7 @@ func (s *Stream) close() bool {
 		return false
 	}
 	s.open = false
-	s.attempts, s.doubts = 0, 0
+	s.attempts, s.doubts, s.renewed = 0, 0, 0
 	s.stop()
 	return true
 }

@@ -208,6 +208,11 @@ func TestStream(t *testing.T) {
 		{"what only a replay brought of a life that is over goes backwards too", replay, []string{"r7 r8 end", "replay:0 7 8 gap", "conn", "replay:8 resyncing", "1b", "stop begin replay:0 resyncing", "r0b r1b", "0b 1b stop live"}, is{HiddenRestarts: 1}},
 		{"frames that waited were progress", tight, []string{"end 0 2 3 4", "replay:0 0 replay:0 resyncing", "r0 end", "resyncing", "+500ms", "replay:0 resyncing", "r0 end +1s r0 r1 end", "replay:0 1 2 3 replay:3 resyncing", "r3 r4", "4 resyncing", "end", "live"}, is{}},
 		{"a new epoch knows what was heard before it", replay, []string{"end 0 1 4", "replay:0 0 1 replay:1 resyncing", "r2", "stop replay:1 resyncing", "r2", "stop begin replay:0 resyncing", "r1 r2 end", "1 2 replay:2 resyncing", "r2 r3 r4 end", "3 4 gap"}, is{Unverified: 1, Lost: 1}},
+		{"replays that are never what came live", replay, []string{
+			"end 0 2", "replay:0 0 replay:0 resyncing", "r0b", "stop begin replay:0 resyncing", "3 r0 r1 r2 r3b", "0 1 2 stop begin replay:0 resyncing",
+			"4 r0 r1 r2 r3 r4b", "0 1 2 3 stop begin resyncing", "+499ms", "resyncing", "5 +1ms", "replay:0 resyncing",
+			"r0 r1 r2 r3 r4 r5b", "0 1 2 3 4 stop begin resyncing", "+999ms", "resyncing", "+1ms", "replay:0 resyncing", "r0 r1 r2 r3 r4 r5 end", "0 1 2 3 4 5 live",
+		}, is{HiddenRestarts: 4}},
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
 		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},

@@ -327,7 +327,7 @@ func (s *Subscriber) apply(f Frame) error {
 	switch {
 	case s.applier.stats.Malformed > malformed:
 		s.stream.Damaged()
-	case s.applier.stats.Cleared > clears && len(s.applier.owners) == 1:
+	case s.applier.stats.Cleared > clears && len(s.applier.owners) == 1: // of several ranks, only one is empty
 		s.stream.Emptied()
 	}
 	s.stats.Batches++

@@ -13,6 +13,7 @@ var help = map[string]string{
 	"kvevents.ApplierStats.SkippedExtras":   "skipped: it cannot be told what the blocks depend on",
 	"kvevents.ApplierStats.SkippedKind":     "skipped: the group's attention is no dense prefix",
 	"kvevents.ApplierStats.SkippedOwned":    "skipped: the copies belong to a secondary tier of its own",
+	"kvevents.ApplierStats.SkippedPlace":    "skipped: where the blocks stand is not known; see Decoder.ContentHashes",
 	"kvevents.ApplierStats.SkippedRank":     "skipped: the payload names a rank that is another feeder's, or one too many",
 	"kvevents.ApplierStats.SkippedRemote":   "skipped: the copies are not at this endpoint",
 	"kvevents.ApplierStats.SkippedSize":     "skipped: blocks smaller than the group's, of unknown place",
