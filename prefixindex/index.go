@@ -52,8 +52,11 @@ type Options struct {
 	OwnerOrphans int
 
 	// Copies is the most physical copies of a block that are counted for one
-	// owner, tier and group: 1 to 255, by default 2. A removal takes one. The cap
-	// is what lets a count heal that an engine's repeated announcements inflated.
+	// owner, tier and group: 1 to 255, by default 255. A removal takes one. Engines
+	// keep, and announce, a physical copy for each request that computed a block
+	// beside others; a smaller cap than their number loses blocks that are still
+	// there. There is a cap because counters are bytes: CopiesCapped counts what goes
+	// beyond.
 	Copies int
 
 	// MaxBytes is the most memory that the index needs, membership and what Go's
@@ -166,7 +169,7 @@ func New(o Options) (*Index, error) {
 	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
 	o.OwnerBlocks = cmp.Or(o.OwnerBlocks, 1<<20)
 	o.OwnerOrphans = cmp.Or(o.OwnerOrphans, 4096)
-	o.Copies = cmp.Or(o.Copies, 2)
+	o.Copies = cmp.Or(o.Copies, 255)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}

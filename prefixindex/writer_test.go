@@ -105,7 +105,7 @@ func TestOrphanIsAdopted(t *testing.T) {
 }
 
 func TestRemovalTakesOneOfTwoCopies(t *testing.T) {
-	f := newFixture(t, prefixindex.Options{})
+	f := newFixture(t, prefixindex.Options{Copies: 2})
 	for range 3 { // the third is one more than is counted
 		f.store(prefixindex.TierGPU, 4, 0, 0, 1)
 	}
@@ -116,6 +116,19 @@ func TestRemovalTakesOneOfTwoCopies(t *testing.T) {
 	f.remove(prefixindex.TierGPU, 1)
 	s := f.w.Stats()
 	require.Equal(t, []uint64{1, 1, 1, 2, 1}, []uint64{s.Stored, s.Copies, s.CopiesCapped, s.Removed, s.RemovedUnknown})
+}
+
+func TestEveryPhysicalCopyCountsByDefault(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	for range 5 {
+		f.store(prefixindex.TierGPU, 4, 0, 0, 1)
+	}
+	for range 4 {
+		f.remove(prefixindex.TierGPU, 1)
+		f.holds(4, 4, 4)
+	}
+	f.remove(prefixindex.TierGPU, 1)
+	f.holds(0, 0, 0)
 }
 
 func TestCopiesOfTiersAreApart(t *testing.T) {
