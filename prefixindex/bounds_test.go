@@ -1,8 +1,8 @@
 package prefixindex_test
 
 import (
+	"fmt"
 	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -204,15 +204,30 @@ func TestEvictedParentStillPlacesItsChildren(t *testing.T) {
 	require.Equal(t, 30, s.Handles)
 }
 
-// Members without any block count toward the bound, and have nothing to give up.
-func TestByteBudgetOfEmptyOwners(t *testing.T) {
+// TestOwnersThatHoldNothingUnderMaxBytes has a budget that membership alone uses up.
+func TestOwnersThatHoldNothingUnderMaxBytes(t *testing.T) {
 	ix, err := prefixindex.New(prefixindex.Options{MaxBytes: 1 << 20})
 	require.NoError(t, err)
-	for i := range 3_000 {
-		ep, err := ix.Join(strconv.Itoa(i))
+	for i := range 3000 {
+		ep, err := ix.Join(fmt.Sprint(i))
 		require.NoError(t, err)
 		w, err := ix.Writer(ep, 0)
 		require.NoError(t, err)
 		require.NoError(t, w.SetView(prefixindex.ViewLive))
 	}
+	require.Greater(t, ix.Stats().Bytes, int64(1<<20))
+}
+
+// TestSpanWhoseLengthOverflowsIsRefused has more tokens than a 32-bit int counts.
+func TestSpanWhoseLengthOverflowsIsRefused(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	s := &prefixindex.Span{
+		Hashes:      make([]prefixindex.EngineHash, 4097),
+		Tokens:      make([]uint32, 1<<20),
+		BlockTokens: 1 << 20,
+	}
+	for i := range s.Hashes {
+		s.Hashes[i] = prefixindex.EngineHash(i + 1)
+	}
+	require.ErrorIs(t, f.w.Store(s), prefixindex.ErrSpan)
 }

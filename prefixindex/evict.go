@@ -2,9 +2,9 @@ package prefixindex
 
 // eviction finds the blocks to give up when an owner holds more than
 // Options.OwnerBlocks: leaves, so that heads survive, and of these one that was not
-// stored since the hand last passed it nor found by lookups of late. There is no list to keep in order: one bit an
-// entry and a hand that goes round do, and once a leaf is gone its parent is looked at
-// next, so that a chain goes from its end.
+// stored since the hand last passed it nor found by lookups of late. There is no list to
+// keep in order: one bit an entry and a hand that goes round do, and once a leaf is gone
+// its parent is looked at next, so that a chain goes from its end.
 type eviction struct {
 	hand uint32
 	next uint32 // looked at before the hand moves
@@ -30,7 +30,7 @@ func (c *contents) evict() bool {
 		c.forgetAssumed(c.assumed.oldest)
 		return true
 	}
-	if c.entries.n < 2 { // no entry but the one that stands for none
+	if c.entries.n < 2 {
 		return false
 	}
 	v := &c.eviction

@@ -52,9 +52,11 @@ type Options struct {
 	OwnerOrphans int
 
 	// Copies is the most physical copies of a block that are counted for one
-	// owner, tier and group: 1 to 255, by default 255. A removal takes one. vLLM has a
-	// copy for each aligned prompt that is repeated while it runs, and announces and
-	// removes each: a count that stops short loses blocks that are still there.
+	// owner, tier and group: 1 to 255, by default 255. A removal takes one. Engines
+	// keep, and announce, a physical copy for each request that computed a block
+	// beside others; a smaller cap than their number loses blocks that are still
+	// there. There is a cap because counters are bytes: CopiesCapped counts what goes
+	// beyond.
 	Copies int
 
 	// MaxBytes is the most memory that the index needs, membership and what Go's

@@ -299,10 +299,10 @@ func (c *contents) locate(s *Span) {
 // whole returns the length in tokens of a unit that a tier gives back. That of a span
 // without tokens or block size is that of the blocks it names, as far as known.
 func (c *contents) whole(s *Span) int {
-	n := len(s.Hashes) * s.BlockTokens
-	if n > 0 {
-		return n
+	if len(s.Hashes) > 0 && s.BlockTokens > 0 {
+		return min(len(s.Hashes), maxDepth/s.BlockTokens+1) * s.BlockTokens // within an int
 	}
+	n := 0
 	group, ok := c.knownGroup(s.Group)
 	for _, hash := range s.Hashes {
 		if !ok {

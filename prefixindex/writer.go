@@ -100,7 +100,7 @@ func (w *Writer) validate(s *Span) error {
 	switch n := len(s.Tokens); {
 	case s.BlockTokens < minBlock || s.BlockTokens > maxEngineBlockTokens:
 		return fmt.Errorf("%w: BlockTokens is %d, want %d to %d", ErrSpan, s.BlockTokens, minBlock, maxEngineBlockTokens)
-	case n > 0 && (n%s.BlockTokens != 0 || n/s.BlockTokens != len(s.Hashes)): // a product might wrap
+	case n > 0 && (n%s.BlockTokens != 0 || n/s.BlockTokens != len(s.Hashes)): // the product may overflow
 		return fmt.Errorf("%w: Tokens has %d, want %d for each of %d hashes", ErrSpan, n, s.BlockTokens, len(s.Hashes))
 	}
 	for _, x := range s.Extras {

@@ -118,6 +118,19 @@ func TestRemovalTakesOneOfTwoCopies(t *testing.T) {
 	require.Equal(t, []uint64{1, 1, 1, 2, 1}, []uint64{s.Stored, s.Copies, s.CopiesCapped, s.Removed, s.RemovedUnknown})
 }
 
+func TestEveryPhysicalCopyCountsByDefault(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	for range 5 {
+		f.store(prefixindex.TierGPU, 4, 0, 0, 1)
+	}
+	for range 4 {
+		f.remove(prefixindex.TierGPU, 1)
+		f.holds(4, 4, 4)
+	}
+	f.remove(prefixindex.TierGPU, 1)
+	f.holds(0, 0, 0)
+}
+
 func TestCopiesOfTiersAreApart(t *testing.T) {
 	f := newFixture(t, prefixindex.Options{})
 	f.store(prefixindex.TierGPU, 4, 0, 0, 1)
