@@ -289,7 +289,8 @@ func chain(n int) (prefixindex.Scope, []uint32) {
 	return prefixindex.Scope{Model: fmt.Sprint(n)}, tokens
 }
 
-// store stores the first blocks of a chain, on some tier, or with no word of an engine.
+// store stores the first blocks of a chain, on some tier, or with no word of an engine:
+// the one or the other for all of an epoch, since a first Store ends what Insert recorded.
 func (c *client) store(w openWriter) {
 	n, blocks := c.rng.IntN(chains), 1+c.rng.IntN(fenceBlocks)
 	scope, tokens := chain(n)
@@ -302,7 +303,7 @@ func (c *client) store(w openWriter) {
 		steps = append(steps, stored{w.id, n, i})
 	}
 	write := func() error { return w.w.Store(&span) }
-	if c.rng.IntN(4) == 0 {
+	if w.id%4 == 0 {
 		c.prompt.Reset(scope, tokens)
 		write = func() error { return w.w.Insert(&c.prompt, blocks) }
 	}
