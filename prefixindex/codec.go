@@ -55,7 +55,7 @@ type decoder struct {
 
 func (d *decoder) fail(format string, args ...any) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, args...)...)
+		d.err = fmt.Errorf("%w: %s", ErrSnapshot, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -179,7 +179,7 @@ func (e *entry) isInner() bool { return e.kind() == kindInner }
 
 // piecesOf lists the entries of a handle, first to last, in scratch.
 func (c *contents) piecesOf(n uint32) []uint32 {
-	chain := append(c.chain[:0], n)
+	chain := append(c.chain[:0], n) //nolint:gocritic // c.chain is set below
 	for p := c.entries.at(n).parent; p != 0 && c.entries.at(p).isInner(); p = c.entries.at(p).parent {
 		chain = append(chain, p)
 	}

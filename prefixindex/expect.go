@@ -36,10 +36,10 @@ const countRefs = countKnown + 1
 // O(blocks), takes the owner's lock; p belongs to the caller until it returns.
 func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Duration) error {
 	if from < 0 {
-		return fmt.Errorf("prefixindex: from is %d, want 0 or more", from)
+		return fmt.Errorf("%w: from is %d, want 0 or more", ErrArgument, from)
 	}
 	if ttl <= 0 {
-		return fmt.Errorf("prefixindex: ttl is %v, want more than 0", ttl)
+		return fmt.Errorf("%w: ttl is %v, want more than 0", ErrArgument, ttl)
 	}
 	for {
 		w, err := ix.open(e, rank, false)

@@ -63,7 +63,7 @@ const (
 // O(1).
 func NewHasher(blockTokens int, seed uint64) (Hasher, error) {
 	if blockTokens < minBlockTokens || blockTokens > maxBlockTokens {
-		return Hasher{}, fmt.Errorf("prefixindex: blockTokens is %d, want %d to %d",
+		return Hasher{}, fmt.Errorf("%w: blockTokens is %d, want %d to %d", ErrOptions,
 			blockTokens, minBlockTokens, maxBlockTokens)
 	}
 	return Hasher{seed: seed, blockTokens: blockTokens}, nil

@@ -17,6 +17,12 @@ var (
 	// nothing, and no later call on that Writer will.
 	ErrFenced = errors.New("prefixindex: epoch ended")
 
+	// ErrOptions means that an option, or a parameter of NewHasher, is out of its range.
+	ErrOptions = errors.New("prefixindex: invalid option")
+
+	// ErrArgument means that an argument is out of its range.
+	ErrArgument = errors.New("prefixindex: invalid argument")
+
 	// ErrNotJoined means that the handle does not belong to a current member.
 	ErrNotJoined = errors.New("prefixindex: endpoint has not joined")
 
@@ -84,18 +90,18 @@ const (
 func (o *Options) validate() error {
 	switch {
 	case o.BlockTokens < minBlockTokens || o.BlockTokens > maxBlockTokens:
-		return fmt.Errorf("prefixindex: Options.BlockTokens is %d, want %d to %d",
+		return fmt.Errorf("%w: Options.BlockTokens is %d, want %d to %d", ErrOptions,
 			o.BlockTokens, minBlockTokens, maxBlockTokens)
 	case o.OwnerBlocks < 1 || o.OwnerBlocks > 1<<28:
-		return fmt.Errorf("prefixindex: Options.OwnerBlocks is %d, want 1 to %d", o.OwnerBlocks, 1<<28)
+		return fmt.Errorf("%w: Options.OwnerBlocks is %d, want 1 to %d", ErrOptions, o.OwnerBlocks, 1<<28)
 	case o.OwnerOrphans < -1 || o.OwnerOrphans > 1<<28:
-		return fmt.Errorf("prefixindex: Options.OwnerOrphans is %d, want -1 to %d", o.OwnerOrphans, 1<<28)
+		return fmt.Errorf("%w: Options.OwnerOrphans is %d, want -1 to %d", ErrOptions, o.OwnerOrphans, 1<<28)
 	case o.Copies < 1 || o.Copies > 255:
-		return fmt.Errorf("prefixindex: Options.Copies is %d, want 1 to 255", o.Copies)
+		return fmt.Errorf("%w: Options.Copies is %d, want 1 to 255", ErrOptions, o.Copies)
 	case o.MaxBytes != 0 && o.MaxBytes < 1<<20:
-		return fmt.Errorf("prefixindex: Options.MaxBytes is %d, want 0, or %d or more", o.MaxBytes, 1<<20)
+		return fmt.Errorf("%w: Options.MaxBytes is %d, want 0, or %d or more", ErrOptions, o.MaxBytes, 1<<20)
 	case o.AssumedTTL < 0:
-		return fmt.Errorf("prefixindex: Options.AssumedTTL is %v, want 0 or more", o.AssumedTTL)
+		return fmt.Errorf("%w: Options.AssumedTTL is %v, want 0 or more", ErrOptions, o.AssumedTTL)
 	}
 	return nil
 }

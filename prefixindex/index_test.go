@@ -100,7 +100,8 @@ func TestOptionsAreRefusedByNameValueAndRange(t *testing.T) {
 		{prefixindex.Options{AssumedTTL: -time.Second}, "Options.AssumedTTL is -1s, want 0 or more"},
 	} {
 		_, err := prefixindex.New(c.options)
-		require.EqualError(t, err, "prefixindex: "+c.want)
+		require.ErrorIs(t, err, prefixindex.ErrOptions)
+		require.ErrorContains(t, err, c.want)
 	}
 }
 
@@ -155,7 +156,8 @@ func TestRefusedMembersAndRanks(t *testing.T) {
 	}
 	for _, rank := range []int{-1, 4096} {
 		_, err = f.ix.Writer(f.ep, rank)
-		require.EqualError(t, err, fmt.Sprintf("prefixindex: rank is %d, want 0 to 4095", rank))
+		require.ErrorIs(t, err, prefixindex.ErrArgument)
+		require.ErrorContains(t, err, fmt.Sprintf("rank is %d, want 0 to 4095", rank))
 		require.Equal(t, prefixindex.ViewNever, f.ix.View(f.ep, rank))
 	}
 	_, err = f.ix.Writer(f.ep, 4095)

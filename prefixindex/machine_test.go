@@ -77,11 +77,10 @@ type ownerID struct {
 }
 
 type ownerState struct {
-	w     *prefixindex.Writer // nil: opened by Index.Insert
-	ref   *reference.Owner
-	fed   bool
-	view  prefixindex.View
-	ended bool
+	w    *prefixindex.Writer // nil: opened by Index.Insert
+	ref  *reference.Owner
+	fed  bool
+	view prefixindex.View
 }
 
 type prompt struct {

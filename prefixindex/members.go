@@ -1,7 +1,6 @@
 package prefixindex
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -17,7 +16,7 @@ import (
 // lookup takes. Errors are ErrFull beyond a million members, and an empty name.
 func (ix *Index) Join(name string) (Endpoint, error) {
 	if name == "" {
-		return 0, errors.New("prefixindex: the name of an endpoint is empty")
+		return 0, fmt.Errorf("%w: the name of an endpoint is empty", ErrArgument)
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -106,10 +105,12 @@ func (ix *Index) end(d *draft, s seat) {
 //
 // O(1), lock-free, no allocation.
 func (ix *Index) Find(name string) (Endpoint, bool) {
-	if e, ok := ix.names.Load(name); ok {
-		return e.(Endpoint), true
+	e, ok := ix.names.Load(name)
+	if !ok {
+		return 0, false
 	}
-	return 0, false
+	ep, _ := e.(Endpoint) // names holds nothing else
+	return ep, true
 }
 
 // Name returns the name under which e joined, or "" if it is no current member.
@@ -155,7 +156,7 @@ func (ix *Index) View(e Endpoint, rank int) View {
 // has, if it has one.
 func (ix *Index) open(e Endpoint, rank int, fresh bool) (*Writer, error) {
 	if rank < 0 || rank > maxRank {
-		return nil, fmt.Errorf("prefixindex: rank is %d, want 0 to %d", rank, maxRank)
+		return nil, fmt.Errorf("%w: rank is %d, want 0 to %d", ErrArgument, rank, maxRank)
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -42,7 +42,7 @@ type seat struct {
 	slots    [levels]uint32
 }
 
-var emptyRoster roster
+var emptyRoster roster //nolint:gochecknoglobals // never written
 
 // member returns the row of e, or nil if e is no member.
 func (r *roster) member(e Endpoint) *member {

@@ -4,7 +4,6 @@ import "math/bits"
 
 // search is the scratch of lookups. Masks have a bit for each slot.
 type search struct {
-	words  int
 	walk   []uint64   // slots whose chains are walked
 	masks  []uint64   // stack of masks, words each
 	frames []frame    // stack of brackets, each with a mask

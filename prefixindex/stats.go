@@ -58,7 +58,7 @@ type Stats struct {
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
 	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
-	Expired        uint64 // blocks without events that ended: by Options.AssumedTTL, an expectation's end, or the first event
+	Expired        uint64 // blocks without events that ended: by time, or at the owner's first event
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
 	Clears         uint64 // caches emptied by Writer.Clear

@@ -99,7 +99,8 @@ func (w *Writer) validate(s *Span) error {
 	}
 	switch n := len(s.Tokens); {
 	case s.BlockTokens < minBlock || s.BlockTokens > maxEngineBlockTokens:
-		return fmt.Errorf("%w: BlockTokens is %d, want %d to %d", ErrSpan, s.BlockTokens, minBlock, maxEngineBlockTokens)
+		return fmt.Errorf("%w: BlockTokens is %d, want %d to %d",
+			ErrSpan, s.BlockTokens, minBlock, maxEngineBlockTokens)
 	case n > 0 && (n%s.BlockTokens != 0 || n/s.BlockTokens != len(s.Hashes)): // the product may overflow
 		return fmt.Errorf("%w: Tokens has %d, want %d for each of %d hashes", ErrSpan, n, s.BlockTokens, len(s.Hashes))
 	}
@@ -331,7 +332,7 @@ func (w *Writer) Clear() error {
 // O(1).
 func (w *Writer) SetView(v View) error {
 	if v > ViewStale {
-		return fmt.Errorf("prefixindex: view is %d, want 0 to %d", v, ViewStale)
+		return fmt.Errorf("%w: view is %d, want 0 to %d", ErrArgument, v, ViewStale)
 	}
 	if _, err := w.begin(); err != nil {
 		return err

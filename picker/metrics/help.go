@@ -100,7 +100,7 @@ var help = map[string]string{
 	"prefixindex.Stats.Epochs":              "Writers opened",
 	"prefixindex.Stats.Evicted":             "blocks that Options.OwnerBlocks or MaxBytes pushed out",
 	"prefixindex.Stats.Expected":            "blocks that Expect recorded, each time",
-	"prefixindex.Stats.Expired":             "blocks without events that ended: by Options.AssumedTTL, an expectation's end, or the first event",
+	"prefixindex.Stats.Expired":             "blocks without events that ended: by time, or at the owner's first event",
 	"prefixindex.Stats.Fenced":              "calls refused with ErrFenced",
 	"prefixindex.Stats.Handles":             "engine blocks that a removal or a child could name, parked ones included",
 	"prefixindex.Stats.Holdings":            "sum over owners of the blocks each holds on any tier",

@@ -202,7 +202,7 @@ func TestNewerNameOfCacheUseCounts(t *testing.T) {
 func TestOldestTimestamp(t *testing.T) {
 	r := scan(t, "vllm:num_requests_waiting 1 1700000000500\nvllm:num_requests_running 2 1700000000000\n"+
 		"vllm:kv_cache_usage_perc 0.5\nvllm:prompt_tokens_total 2 5\n")
-	require.EqualValues(t, int64(1700000000000), r.Oldest)
+	require.Equal(t, int64(1700000000000), r.Oldest)
 }
 
 func TestRanksAreBounded(t *testing.T) {
