@@ -96,7 +96,7 @@ func (ix *Index) leave(who func(*member) bool) int {
 func (ix *Index) end(d *draft, s seat) {
 	s.writer.ended.Store(true)
 	s.writer.due.Store(never)
-	d.hide(s.contents)
+	d.hide(&s)
 	d.seated--
 	ix.dead = append(ix.dead, s.contents)
 }
@@ -210,7 +210,7 @@ func (ix *Index) replace(w *Writer) error {
 		}
 		old := w.contents
 		w.contents = newContents(ix, w, uint32(slot))
-		d.hide(old)
+		d.hide(s)
 		ix.dead = append(ix.dead, old)
 		return nil
 	})

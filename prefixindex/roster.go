@@ -118,14 +118,14 @@ func (d *draft) show(c *contents) {
 	}
 }
 
-// hide is the fence: lookups that begin after publication see nothing of c.
-func (d *draft) hide(c *contents) {
-	for l, slot := range c.slots {
-		if c.distinct(level(l)) {
-			page := d.slotPage(int(slot >> 6))
-			page.live &^= 1 << (slot & 63)
-			page.held[slot&63] = nil
-		}
+// hide is the fence: lookups that begin after publication see nothing of the seat. Its
+// own copy of the slots is read: a write may be under way that gives the contents one
+// more, which is not shown yet, and will not be.
+func (d *draft) hide(s *seat) {
+	for _, slot := range s.slots {
+		page := d.slotPage(int(slot >> 6))
+		page.live &^= 1 << (slot & 63)
+		page.held[slot&63] = nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package prefixindex_test
 
 import (
+	"errors"
 	"flag"
 	"sync"
 	"sync/atomic"
@@ -359,4 +360,28 @@ func TestSlotsChangeHands(t *testing.T) {
 	time.Sleep(*stressFor / 2)
 	stopped.Store(true)
 	group.Wait()
+}
+
+// TestLeaveBesideFirstCopyOnTier has an owner leave while its first block on a farther
+// tier gives it one more slot to be looked up at.
+func TestLeaveBesideFirstCopyOnTier(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4})
+	require.NoError(t, err)
+	s := stressSpan(0, 2)
+	s.Tier = prefixindex.TierCPU
+	for range 300 {
+		ep, err := ix.Join("a")
+		require.NoError(t, err)
+		w, err := ix.Writer(ep, 0)
+		require.NoError(t, err)
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := w.Store(s); err != nil && !errors.Is(err, prefixindex.ErrFenced) {
+				t.Error(err)
+			}
+		})
+		group.Go(func() { ix.Leave(ep) })
+		group.Wait()
+	}
+	require.Zero(t, ix.Stats().Blocks)
 }
