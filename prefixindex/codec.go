@@ -55,7 +55,8 @@ type decoder struct {
 
 func (d *decoder) fail(format string, args ...any) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", ErrSnapshot, fmt.Sprintf(format, args...))
+		why := fmt.Errorf(format, args...) //nolint:err113 // the sentinel is ErrSnapshot
+		d.err = fmt.Errorf("%w: %w", ErrSnapshot, why)
 	}
 }
 

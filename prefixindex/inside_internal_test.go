@@ -59,6 +59,7 @@ func TestSlabsHoldNoPointers(t *testing.T) {
 				}
 			}
 			return false
+		default:
 		}
 		return x.Kind() >= reflect.Chan && x.Kind() != reflect.Struct || x.Kind() == reflect.Uintptr
 	}
