@@ -85,7 +85,7 @@ func TestCapturedPayloads(t *testing.T) {
 		require.Zero(t, b.Malformed, f.File)
 		require.Zero(t, b.Unknown, f.File)
 		require.Zero(t, b.UnknownFields, f.File)
-		require.EqualValues(t, int64(1750000000_500), b.Time.UnixMilli(), f.File)
+		require.Equal(t, int64(1750000000_500), b.Time.UnixMilli(), f.File)
 		require.Equal(t, len(want) > 2 && want[2] != nil, b.HasRank, f.File)
 		if b.HasRank {
 			require.EqualValues(t, number(want[2]), b.Rank, f.File)

@@ -221,7 +221,7 @@ func TestStream(t *testing.T) {
 
 		{"no room to wait", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 3 resyncing", "r3 r4 r5", "4 5 resyncing", "end", "live"}, is{Overflowed: 2, Lost: 0}},
 		{"no room to wait, asked again", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 end", "1 2 3 replay:3 resyncing", "6", "resyncing", "r3 r4 r5 r6", "4 5 6 stop live"}, is{Overflowed: 2, Lost: 0}},
-		{"no room to wait, given up", tight, []string{"fail", "replay:0 never", "+500ms fail", "replay:0 never", "+1s", "replay:0 never", "0 1 2 3", "resyncing", "fail", "0 1 replay:1 resyncing", "fail +500ms fail +1s", "replay:1 replay:1 resyncing", "fail", "gap", "4", "4 gap"}, is{Overflowed: 2, Lost: 2}},
+		{"no room to wait, given up", tight, []string{"fail", "replay:0 never", "+500ms fail", "replay:0 never", "+1s", "replay:0 never", "0 1 2 3", "resyncing", "fail", "0 1 replay:1 resyncing", "fail +500ms", "replay:1 resyncing", "fail +1s", "replay:1 resyncing", "fail", "gap", "4", "4 gap"}, is{Overflowed: 2, Lost: 2}},
 		{"no room to wait, and early frames come late", tight, []string{
 			"end 0 20 21", "replay:0 0 replay:0 resyncing", "r0 r2 r3 r4 r5 r6 end", "replay:0 resyncing", "r0 r2 r3 r4 r5 r6 end",
 			"2 3 replay:3 resyncing", "r3 r4 r5 r6 r7 r8 r9 end", "4 5 6 7 8 9 replay:9 resyncing",
