@@ -45,19 +45,19 @@
 // # Ranks
 //
 // Each data-parallel rank has a cache and a socket of its own, and one Subscriber. What
-// its payloads say of the rank is compared and counted, and no more: SGLang's of some
-// versions say 0 from every rank. For a relay that carries several ranks in one stream
-// there is [RankPayload]. Two feeders of one owner are one too many: the later shuts
-// out the earlier, whose Run returns prefixindex.ErrFenced.
+// its payloads say of the rank is compared and counted, and no more, since not all
+// engines send the true one. For a relay that carries several ranks in one stream there
+// is [RankPayload]. Two feeders of one owner are one too many: the later shuts out the
+// earlier, whose Run returns prefixindex.ErrFenced.
 //
 // # What is not applied
 //
 // One bad event costs that event, an unreadable payload that no replay brings whole
-// costs that batch, and neither ends the stream, but the view is gap from then on. Unknown events and keys, blocks of attention groups that
-// are no dense prefix, copies that live elsewhere: all are skipped, each for a
-// reason that [SubscriberStats] counts. Blocks of which it cannot be told what they
-// depend on, besides their tokens, are never taken for blocks of text. Nothing is
-// taken for a cache reset but a reset.
+// costs that batch, and neither ends the stream, but the view is gap from then on.
+// Unknown events and keys, blocks of attention groups that are no dense prefix, copies
+// that live elsewhere: all are skipped, each for a reason that [SubscriberStats]
+// counts. Blocks of which it cannot be told what they depend on, besides their tokens,
+// are never taken for blocks of text. Nothing is taken for a cache reset but a reset.
 //
 // # Dialects
 //
