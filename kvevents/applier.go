@@ -139,34 +139,20 @@ func (a *Applier) owner(rank int) (*owner, error) {
 	return o, nil
 }
 
-// other is owner for a rank that is not the stream's own. It returns nil if the rank
-// is not to be had.
-func (a *Applier) other(rank int) (*owner, error) {
-	known := a.o.OtherRanks
+// mayOpen reports whether a rank that is not the stream's own may be looked after, as
+// far as can be seen.
+func (a *Applier) mayOpen(rank int) bool {
+	room := a.o.OtherRanks
 	for _, o := range a.owners {
 		if o.rank == rank {
-			if o.lost {
-				return nil, nil
-			}
-			return o, nil
+			return !o.lost
 		}
 		if o.rank != a.o.Rank {
-			known--
+			room--
 		}
 	}
-	switch a.o.Index.View(a.o.Endpoint, rank) {
-	case prefixindex.ViewNever, prefixindex.ViewStale: // nobody's, as far as can be seen
-	default:
-		return nil, nil
-	}
-	if known <= 0 {
-		return nil, nil
-	}
-	o, err := a.owner(rank)
-	if err != nil && !errors.Is(err, prefixindex.ErrNotJoined) {
-		return nil, nil // there is no room
-	}
-	return o, err
+	view := a.o.Index.View(a.o.Endpoint, rank)
+	return room > 0 && (view == prefixindex.ViewNever || view == prefixindex.ViewStale)
 }
 
 // open begins an epoch of o.
@@ -227,17 +213,24 @@ func (a *Applier) Apply(b *Batch) error {
 // applyOther applies a batch of a rank that is not the stream's own. Whatever is wrong
 // with that rank is no reason to end the stream.
 func (a *Applier) applyOther(b *Batch) error {
-	o, err := a.other(b.Rank)
-	if err == nil && o != nil {
-		a.stats.OtherRank += uint64(len(b.Events))
-		err = a.apply(o, b)
-		if !a.taken(o, err) {
-			return err
-		}
+	n := uint64(len(b.Events))
+	if !a.mayOpen(b.Rank) {
+		a.stats.SkippedRank += n
 		return nil
 	}
-	a.stats.SkippedRank += uint64(len(b.Events))
-	return err
+	o, err := a.owner(b.Rank)
+	if err != nil {
+		a.stats.SkippedRank += n
+		if errors.Is(err, prefixindex.ErrNotJoined) {
+			return err
+		}
+		return nil // there is no room
+	}
+	a.stats.OtherRank += n
+	if err := a.apply(o, b); !a.taken(o, err) {
+		return err
+	}
+	return nil
 }
 
 // taken reports whether err says that another feeder has taken over a rank that is not

@@ -42,14 +42,22 @@
 // the engine restarts or says that its cache is empty; stale after a silence, where
 // StreamOptions.StaleAfter asks for that, and when nobody listens any more.
 //
+// # Ranks
+//
+// Each data-parallel rank has a cache and a socket of its own, and one Subscriber. What
+// its payloads say of the rank is compared and counted, and no more, since not all
+// engines send the true one. For a relay that carries several ranks in one stream there
+// is [RankPayload]. Two feeders of one owner are one too many: the later shuts out the
+// earlier, whose Run returns prefixindex.ErrFenced.
+//
 // # What is not applied
 //
-// One bad event costs that event, an unreadable payload costs that batch, and
-// neither ends the stream. Unknown events and keys, blocks of attention groups that
-// are no dense prefix, copies that live elsewhere: all are skipped, each for a
-// reason that [SubscriberStats] counts. Blocks of which it cannot be told what they
-// depend on, besides their tokens, are never taken for blocks of text. Nothing is
-// taken for a cache reset but a reset.
+// One bad event costs that event, an unreadable payload that no replay brings whole
+// costs that batch, and neither ends the stream, but the view is gap from then on.
+// Unknown events and keys, blocks of attention groups that are no dense prefix, copies
+// that live elsewhere: all are skipped, each for a reason that [SubscriberStats]
+// counts. Blocks of which it cannot be told what they depend on, besides their tokens,
+// are never taken for blocks of text. Nothing is taken for a cache reset but a reset.
 //
 // # Dialects
 //

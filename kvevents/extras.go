@@ -69,7 +69,8 @@ func (a *Applier) extras(o *owner, e *Event) (list []prefixindex.Extra, salt []b
 					}
 					continue // of an earlier block
 				}
-				list = append(list, prefixindex.Extra{At: start + x.Offset, Kind: prefixindex.ExtraMedia, ID: a.names.of(x.ID)})
+				begins := start + x.Offset
+				list = append(list, prefixindex.Extra{At: begins, Kind: prefixindex.ExtraMedia, ID: a.names.of(x.ID)})
 			case x.Shape == ExtraDigest:
 				list = append(list, prefixindex.Extra{At: start, Kind: prefixindex.ExtraEmbeds, ID: a.names.of(x.ID)})
 			case x.Shape != ExtraString:

@@ -45,6 +45,12 @@ func (h *held) add(f numbered) (dropped uint64) {
 	return dropped
 }
 
+// other reports whether there is a frame of f's number which is not f.
+func (h *held) other(f numbered) bool {
+	known, ok := h.frames[f.Seq]
+	return ok && known.sum != f.sum
+}
+
 // lowest returns the lowest number, if there is any.
 func (h *held) lowest() (uint64, bool) {
 	if len(h.order) == 0 {

@@ -69,7 +69,6 @@ func (m *model) garble() {
 
 // restart begins another life of the engine. The transport tells.
 func (m *model) restart() {
-
 	m.life++
 	m.sent, m.heard, m.here = nil, 0, 0
 	m.fail()
@@ -86,7 +85,6 @@ func (m *model) fail() {
 }
 
 func (m *model) reconnect() {
-
 	if len(m.applied) == 0 {
 		m.heard = 0 // there is nothing by which to know the engine again
 	}
@@ -96,7 +94,6 @@ func (m *model) reconnect() {
 }
 
 func (m *model) reset() {
-
 	m.s.Reset()
 	m.applied, m.whole, m.first, m.heard, m.here = nil, 0, true, 0, 0
 	m.follow()

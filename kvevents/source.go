@@ -61,6 +61,7 @@ type Replayer interface {
 	//
 	// Payloads are byte for byte those that Receive returned: one that differs is taken
 	// for another life of the engine, and what is known is dropped; where that happens
-	// again and again, at growing intervals. How many replays run at once over several streams is for the Source to bound, as zmtp.Limiter does.
+	// again and again, at growing intervals. How many replays run at once over several
+	// streams is for the Source to bound, as zmtp.Limiter does.
 	Replay(ctx context.Context, from uint64, yield func(Frame) error) error
 }

@@ -262,6 +262,9 @@ func (s *Stream) arrived(f Frame, good bool) {
 		}
 		s.stats.HiddenRestarts++ // but that of another life, or was never there to bring
 		s.restart()
+	case good && s.held.other(n):
+		s.stats.HiddenRestarts++
+		s.restart()
 	}
 	want := s.next
 	if s.hasLive {

@@ -135,14 +135,13 @@ func (s *Stream) retry(n int) {
 // it go on waiting until the replay brings one of them too: only then is it known that
 // they are of the same life.
 func (s *Stream) fetched(n numbered) {
-	waiting, ok := s.held.frames[n.Seq]
-	if ok && waiting.sum != n.sum {
+	if s.held.other(n) {
 		// What is held was sent in another life than what the engine has now.
 		s.stats.HiddenRestarts++
 		s.renew()
 		return
 	}
-	if !ok {
+	if _, waits := s.held.frames[n.Seq]; !waits {
 		s.stats.Recovered++
 		if !s.hasLive || n.Seq > s.live {
 			s.expect(n)
