@@ -19,8 +19,7 @@ var stressFor = flag.Duration("stress", time.Second, "how long stress tests run"
 // instant: any lookup that reports another one is wrong.
 type role struct {
 	name     string
-	min, max int                        // of the run at every level, in blocks
-	level    func(prefixindex.Held) int // by default, Any
+	min, max int // of the run at every level, in blocks
 	write    func(w *prefixindex.Writer, stop func() bool)
 }
 
