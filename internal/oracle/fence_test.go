@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func last[T any](s []T, x T) []T {
 	if len(s) == keep {
 		s = s[1:]
 	}
-	return append(s[:len(s):len(s)], x)
+	return append(slices.Clip(s), x)
 }
 
 type interval struct{ from, to int64 }
