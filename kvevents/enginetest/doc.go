@@ -90,7 +90,7 @@
 // doubled, reordered, cut short or garbled ([Publisher.Inject]); replays lose frames, the
 // end marker, or the request, or overflow; the publisher stalls, goes silent, becomes
 // slow, breaks its connections, or dies and comes back, also so that the numbers do not
-// show it ([Publisher.Restart]). Each is counted.
+// show it ([Publisher.Restart]), until it is told to stop ([Publisher.Calm]). Each is counted.
 //
 // # HTTP
 //

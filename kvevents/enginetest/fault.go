@@ -80,6 +80,17 @@ func (p *Publisher) Stall(d time.Duration) {
 	}
 }
 
+// Calm ends whatever goes wrong: no fault is due any more, and nothing is stalled, silent
+// or slow. What was held back to be reordered still follows the next batch, and what is
+// hidden by a Restart stays hidden. O(1).
+func (p *Publisher) Calm() {
+	p.faults.mu.Lock()
+	clear(p.faults.due[:])
+	p.faults.mu.Unlock()
+	p.Stall(0)
+	p.link.set(func() { p.link.silent, p.link.rate = false, 0 })
+}
+
 // stalled waits until nothing is stalled.
 func (f *faults) stalled(ctx context.Context) {
 	for {

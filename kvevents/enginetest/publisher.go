@@ -51,7 +51,9 @@ type PublisherStats struct {
 	Replays  uint64 // answered
 	Replayed uint64 // frames in the answers
 	Invalid  uint64 // requests that are none, and have no answer
-	Lost     uint64 // frames that a full queue or a departed peer cost, of both sockets
+	Lost     uint64 // live frames that a full queue or a departed peer cost
+
+	LostReplayed uint64 // the same, of replays, end markers included
 }
 
 // Publish binds the engine's sockets and begins to publish: batches of this life that
@@ -116,17 +118,18 @@ func (p *Publisher) closeSockets() {
 	pub, router := p.pub, p.router
 	p.pub, p.router = nil, nil
 	p.mu.Unlock()
-	lost := uint64(0)
+	var lost, lostReplayed uint64
 	if pub != nil {
 		pub.Close()
-		lost += pub.Dropped()
+		lost = pub.Dropped()
 	}
 	if router != nil {
 		router.Close()
-		lost += router.Dropped()
+		lostReplayed = router.Dropped()
 	}
 	p.mu.Lock()
 	p.stats.Lost += lost
+	p.stats.LostReplayed += lostReplayed
 	p.mu.Unlock()
 }
 
@@ -270,7 +273,7 @@ func (p *Publisher) Stats() PublisherStats {
 		stats.Lost += p.pub.Dropped()
 	}
 	if p.router != nil {
-		stats.Lost += p.router.Dropped()
+		stats.LostReplayed += p.router.Dropped()
 	}
 	return stats
 }

@@ -220,7 +220,8 @@ func TestReplayHighWaterMark(t *testing.T) {
 	require.NotEmpty(t, got)
 	require.Less(t, len(got), 400)
 	require.EqualValues(t, 400, p.Stats().Replayed)
-	require.GreaterOrEqual(t, p.Stats().Lost, uint64(400-len(got)))
+	require.GreaterOrEqual(t, p.Stats().LostReplayed, uint64(400-len(got)))
+	require.Zero(t, p.Stats().Lost)
 }
 
 func TestRestarts(t *testing.T) {
@@ -294,6 +295,21 @@ func TestSilence(t *testing.T) {
 	p.Silence(false)
 	require.Eventually(t, func() bool { return p.src.Stats().Connects == 2 && p.Subscribers() == 1 }, 5*time.Second, time.Millisecond)
 	require.Equal(t, p.batches(3), p.receive(3))
+}
+
+// After Calm nothing goes wrong that was due.
+func TestCalm(t *testing.T) {
+	p := newPublished(t, enginetest.PublishOptions{ReplayAddress: "tcp://127.0.0.1:0"}, zmtp.SourceOptions{})
+	for fault := enginetest.Drop; fault <= enginetest.IgnoreReplay; fault++ {
+		p.Inject(fault, 100)
+	}
+	p.Stall(time.Hour)
+	p.Silence(true)
+	p.Slow(1)
+	p.Calm()
+	want := p.batches(5)
+	require.Equal(t, want, p.receive(5))
+	require.Equal(t, want, p.replay(0))
 }
 
 // Disconnected, the peers come back to the same process.
