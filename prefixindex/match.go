@@ -41,6 +41,10 @@ func (m *Match) run(slot uint32) int {
 
 // held returns what the owner of a seat holds.
 func (m *Match) held(s *seat) Held {
+	if s.slots[levelGPU] == s.slots[levelAny] && s.writer.chunk[TierGPU].Load() == 0 {
+		n := m.run(s.slots[levelGPU]) * m.blockTokens // most owners: one tier, no chunks
+		return Held{Rank: s.writer.rank, GPU: n, CPU: n, Any: n, View: s.writer.currentView()}
+	}
 	var runs [levels]int
 	for l, slot := range s.slots {
 		runs[l] = m.run(slot) * m.blockTokens
