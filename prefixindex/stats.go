@@ -26,7 +26,7 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
-	s.Bytes = ix.bytes()
+	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
 	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
 	return s
 }
@@ -63,6 +63,7 @@ type Stats struct {
 	Fenced         uint64 // calls refused with ErrFenced
 	Clears         uint64 // caches emptied by Writer.Clear
 	Epochs         uint64 // Writers opened
+	Withheld       uint64 // owners that a lookup left out, their expired blocks not being swept yet; of an Index only
 }
 
 // add adds the counters of t.

@@ -114,4 +114,5 @@ var help = map[string]string{
 	"prefixindex.Stats.Removed":             "engine blocks removed, a copy each",
 	"prefixindex.Stats.RemovedUnknown":      "removals that named nothing held",
 	"prefixindex.Stats.Stored":              "engine blocks stored, first copies",
+	"prefixindex.Stats.Withheld":            "owners that a lookup left out, their expired blocks not being swept yet",
 }
