@@ -144,25 +144,3 @@ func (c *contents) endAssumed() {
 		c.writer.stats.Expired++
 	}
 }
-
-// expire ends what has outlived its time.
-func (c *contents) expire(now time.Time) {
-	if c.ix.options.AssumedTTL > 0 {
-		at := now.UnixNano()
-		for c.assumed.oldest != 0 && *c.until.at(c.assumed.oldest) <= at {
-			c.forgetAssumed(c.assumed.oldest)
-			c.writer.stats.Expired++
-		}
-	}
-	c.expireExpected(now)
-	c.due()
-}
-
-// due publishes when the next of it ends, for lookups to see that something is due.
-func (c *contents) due() {
-	next := int64(never)
-	if c.ix.options.AssumedTTL > 0 && c.assumed.oldest != 0 {
-		next = *c.until.at(c.assumed.oldest)
-	}
-	c.ix.dueBy(c.writer, min(next, c.expectedDue()))
-}

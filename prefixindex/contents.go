@@ -42,6 +42,7 @@ type tables struct {
 	eviction eviction
 	assumed  assumed
 	expected expected
+	locked   *shard // by a lookup that ends a block in it (expire)
 
 	pieces  []piece  // scratch of cut
 	chain   []uint32 // scratch: entries of one handle, first to last
@@ -251,7 +252,11 @@ func (c *contents) drain(n uint32, l level) {
 		c.addHole(l, e.tip(), e.depth()-1)
 	}
 	yield("before a bit is cleared")
-	c.ix.records.unset(e.tip(), c.slots[l])
+	if c.locked != nil {
+		c.ix.records.take(c.locked, e.tip(), c.slots[l])
+	} else {
+		c.ix.records.unset(e.tip(), c.slots[l])
+	}
 	yield("bit cleared")
 	if hole {
 		c.noteHole(l)

@@ -52,7 +52,8 @@
 //
 // # Costs and bounds
 //
-// A lookup takes no lock and allocates nothing. It is one hash and one probe where
+// A lookup waits for no lock and allocates nothing, except that the first after something
+// has expired sweeps some of it, where locks are free. It is one hash and one probe where
 // nobody has the first block, two probes where everybody has the whole prompt, and
 // else about log(blocks) probes for each different length of run, whatever the number
 // of owners. Tokens are hashed as the search needs them. Writes take the lock of

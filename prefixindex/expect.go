@@ -29,8 +29,9 @@ const countRefs = countKnown + 1
 // Expect records speculatively what a request that was routed to an owner will leave
 // there: the full blocks of p from number from on, the ones before being there already.
 // They count as held on GPU until the owner's events confirm them, and end after ttl
-// otherwise; where several requests expect a block, with the last of them. It is meant
-// for after the pick, where events come late. Errors are ErrNotJoined, ErrFull, a rank
+// otherwise; where several requests expect a block, with the last of them. A lookup that
+// would have to wait for a write to end them may report them still. It is meant for after
+// the pick, where events come late. Errors are ErrNotJoined, ErrFull, a rank
 // out of range, a negative from, and a ttl of zero or less.
 //
 // O(blocks), takes the owner's lock; p belongs to the caller until it returns.
@@ -163,30 +164,34 @@ func (c *contents) dropExpected(n uint32) {
 	c.recredit(n, was)
 }
 
-// expireExpected ends the expectations whose time is over.
-func (c *contents) expireExpected(now time.Time) {
-	for at := now.UnixNano(); len(c.expected.open) > 0 && c.expected.open[0].until <= at; {
-		c.endExpectation()
+// endExpectation ends the one that is due next.
+func (c *contents) endExpectation() {
+	for open := len(c.expected.open); len(c.expected.open) == open; {
+		c.endExpected()
 	}
 }
 
-// endExpectation ends the one that is due next.
-func (c *contents) endExpectation() {
+// endExpected ends the last block of the expectation that is due next, and with its
+// first block the expectation.
+func (c *contents) endExpected() {
 	x := &c.expected
-	entries := x.open[0].entries
-	x.open = slices.Delete(x.open, 0, 1)
-	x.blocks -= len(entries)
-	for _, n := range slices.Backward(entries) {
-		e := c.entries.at(n)
-		was := c.credit(n)
-		c.count(&e.copies, counterOf(countRefs, n), -1)
-		c.recredit(n, was)
-		if e.copies == 0 {
-			if was != 0 {
-				c.writer.stats.Expired++
-			}
-			c.reap(n)
+	next := &x.open[0]
+	last := len(next.entries) - 1
+	n := next.entries[last]
+	next.entries = next.entries[:last]
+	x.blocks--
+	if last == 0 {
+		x.open = slices.Delete(x.open, 0, 1)
+	}
+	e := c.entries.at(n)
+	was := c.credit(n)
+	c.count(&e.copies, counterOf(countRefs, n), -1)
+	c.recredit(n, was)
+	if e.copies == 0 {
+		if was != 0 {
+			c.writer.stats.Expired++
 		}
+		c.reap(n)
 	}
 }
 

@@ -72,8 +72,9 @@ type Options struct {
 
 	// AssumedTTL ends the credit of blocks that Writer.Insert recorded and nobody
 	// routed to since: no lookup that begins at their expiry or later reports them.
-	// Stats counts them until then or until the next write of their owner. Zero is no
-	// expiry: capacity alone decides.
+	// One that finds so many of them overdue, or their owner so busy, that it would have
+	// to wait leaves that owner out (Stats.Withheld). Zero is no expiry: capacity alone
+	// decides.
 	AssumedTTL time.Duration
 
 	// Clock tells the time; by default time.Now.
@@ -155,7 +156,9 @@ type Index struct {
 	holesMade atomic.Uint64          // see holes.go
 	recency   recency                // which blocks lookups ended at
 	owned     atomic.Int64           // bytes of all owners' contents
-	nextDue   atomic.Int64           // when the next of what expires is due
+	nextDue   atomic.Int64           // when the next of what expires is due (due.go)
+	dueMu     sync.Mutex             // held to make nextDue later, or an owner's due earlier
+	withheld  atomic.Uint64          // owners that lookups left out
 	names     sync.Map               // name: Endpoint
 
 	mu         sync.Mutex // membership: guards what follows, and is held to publish a roster

@@ -2,6 +2,7 @@ package prefixindex
 
 import (
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,96 @@ func TestLookupsTakeNoLock(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("a lookup waits for a writer")
 	}
+}
+
+// TestExpiryWaitsForNoLock has all blocks of an owner expire, and some of another's,
+// while locks are held: lookups leave the first out, and end them once they can.
+func TestExpiryWaitsForNoLock(t *testing.T) {
+	now := time.Unix(1000, 0)
+	ix, err := New(Options{BlockTokens: 4, AssumedTTL: time.Minute, Clock: func() time.Time { return now }})
+	require.NoError(t, err)
+	e, err := ix.Join("a")
+	require.NoError(t, err)
+	var p, q Prompt
+	var m Match
+	p.Reset(Scope{}, make([]uint32, 40))
+	q.Reset(Scope{Model: "q"}, make([]uint32, 80))
+	require.NoError(t, ix.Insert(e, 0, &p, -1))
+	now = now.Add(50 * time.Second)
+	require.NoError(t, ix.Insert(e, 0, &q, -1))
+	require.NoError(t, ix.Expect(e, 1, &p, 0, time.Second))
+	now = now.Add(30 * time.Second)
+	w, _, err := ix.Resume(e, 0)
+	require.NoError(t, err)
+
+	look := func(p *Prompt) (gpu int) {
+		t.Helper()
+		done := make(chan int)
+		go func() {
+			ix.Match(p, &m)
+			done <- m.Rank(e, 0).GPU
+		}()
+		select {
+		case gpu = <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a lookup waits for a lock")
+		}
+		return gpu
+	}
+	lock := func(what ...*sync.Mutex) (unlock func()) {
+		for _, mu := range what {
+			mu.Lock()
+		}
+		return func() {
+			for _, mu := range what {
+				mu.Unlock()
+			}
+		}
+	}
+	var shards []*sync.Mutex
+	for i := range ix.records.shards {
+		shards = append(shards, &ix.records.shards[i].mu)
+	}
+	for _, held := range [][]*sync.Mutex{{&w.mu}, shards, {&ix.dueMu, &ix.mu, &w.mu, &ix.sweeping}} {
+		unlock := lock(held...)
+		require.Zero(t, look(&p), "expired")
+		require.Zero(t, look(&q), "left out")
+		require.Zero(t, look(&p), "expired")
+		unlock()
+	}
+	require.EqualValues(t, 9, ix.withheld.Load())
+	require.Equal(t, 80, look(&q), "the locks are free")
+	require.Zero(t, look(&p))
+	s := ix.Stats()
+	require.EqualValues(t, 9, s.Withheld)
+	require.EqualValues(t, 20, s.Expired)
+	require.Equal(t, 20, s.Blocks)
+}
+
+// TestLookupEndsSome has more expire than one lookup will sweep.
+func TestLookupEndsSome(t *testing.T) {
+	now := time.Unix(1000, 0)
+	ix, err := New(Options{BlockTokens: 4, AssumedTTL: time.Minute, Clock: func() time.Time { return now }})
+	require.NoError(t, err)
+	e, err := ix.Join("a")
+	require.NoError(t, err)
+	var p, q Prompt
+	var m Match
+	p.Reset(Scope{}, make([]uint32, 4*(2*lookupEnds+10)))
+	q.Reset(Scope{Model: "q"}, make([]uint32, 40))
+	require.NoError(t, ix.Insert(e, 0, &p, -1))
+	now = now.Add(time.Second)
+	require.NoError(t, ix.Insert(e, 0, &q, -1))
+	now = now.Add(time.Minute - time.Second)
+	for _, left := range []int{lookupEnds + 20, 20} {
+		ix.Match(&q, &m)
+		require.Zero(t, m.Of(e).Any)
+		require.EqualValues(t, left, ix.records.blocks.Load())
+	}
+	ix.Match(&q, &m)
+	require.Equal(t, 40, m.Of(e).Any)
+	require.EqualValues(t, 10, ix.records.blocks.Load())
+	require.Zero(t, testing.AllocsPerRun(10, func() { ix.Match(&q, &m) }))
 }
 
 // TestSlabsHoldNoPointers looks at the types of what there are millions of.

@@ -179,6 +179,7 @@ func (ix *Index) open(e Endpoint, rank int, fresh bool) (*Writer, error) {
 	}
 	w := &Writer{ix: ix, endpoint: e, name: m.name, rank: rank}
 	w.due.Store(never)
+	w.assumedDue.Store(never)
 	w.stats.Epochs = 1
 	w.contents = newContents(ix, w, uint32(slot))
 

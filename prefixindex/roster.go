@@ -1,6 +1,7 @@
 package prefixindex
 
 import (
+	"iter"
 	"math/bits"
 	"sync/atomic"
 )
@@ -54,6 +55,21 @@ func (r *roster) member(e Endpoint) *member {
 		return m
 	}
 	return nil
+}
+
+// seats yields all owners' seats.
+func (r *roster) seats() iter.Seq[*seat] {
+	return func(yield func(*seat) bool) {
+		for _, page := range r.members {
+			for i := range page {
+				for k := range page[i].seats {
+					if !yield(&page[i].seats[k]) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // seat returns the seat of a rank, or nil.

@@ -32,14 +32,12 @@ type chainSearch struct {
 // Match fills m with how much of p each owner holds, hashing as many of p's
 // blocks as the search needs. What m held before is gone.
 //
-// It runs on the caller's goroutine and takes no lock. Safe beside every other method;
-// p and m belong to the caller until it returns. No allocation once p and m have
-// grown. O(owners that hold the first block), and O(log blocks) probes for each
-// different length of run.
+// It runs on the caller's goroutine and waits for no lock: those that it finds free it
+// takes to sweep, up to 1,024 blocks of an owner, what has expired since the last one.
+// Safe beside every other method; p and m belong to the caller until it returns. No
+// allocation once p and m have grown. O(owners that hold the first block), and
+// O(log blocks) probes for each different length of run.
 func (ix *Index) Match(p *Prompt, m *Match) {
-	if ix.nextDue.Load() != never {
-		ix.expireDue(ix.options.Clock())
-	}
 	r := ix.roster.Load()
 	words := len(r.slots)
 	m.roster, m.blockTokens, m.promptTokens = r, ix.options.BlockTokens, p.Tokens()
@@ -66,6 +64,13 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	live := m.search.masks[:words]
 	for i, page := range r.slots {
 		live[i] = page.live
+	}
+	if ix.nextDue.Load() != never {
+		if at := ix.options.Clock().UnixNano(); at >= ix.nextDue.Load() {
+			ix.expireDue(r, at, live)
+			t = ix.records.table(hash)
+			set = t.find(hash)
+		}
 	}
 	if !t.intersect(set, live, m.found) {
 		return

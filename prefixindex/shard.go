@@ -130,12 +130,12 @@ func (r *records) init() {
 
 // table returns the current table for a hash. Lock-free.
 func (r *records) table(hash uint64) *table {
-	return r.shards[hash>>(64-shardBits)].tab.Load()
+	return r.shard(hash).tab.Load()
 }
 
 // set puts slot into the set of hash.
 func (r *records) set(hash uint64, slot uint32) {
-	s := &r.shards[hash>>(64-shardBits)]
+	s := r.shard(hash)
 	s.mu.Lock()
 	t := s.tab.Load()
 	for {
@@ -162,19 +162,28 @@ func (r *records) set(hash uint64, slot uint32) {
 
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.
 func (r *records) unset(hash uint64, slot uint32) {
-	s := &r.shards[hash>>(64-shardBits)]
+	s := r.shard(hash)
 	s.mu.Lock()
+	if t := r.take(s, hash, slot); len(t.recs) > 16 && t.live*3 < len(t.recs) || t.waste > 64 && t.waste*2 > t.used {
+		r.rebuild(s, t, 0)
+	}
+	s.mu.Unlock()
+}
+
+// take takes slot out of the set of hash, in the shard's table, which it returns. The
+// caller holds the shard's lock.
+func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 	t := s.tab.Load()
 	if rec, found := t.locate(hash); found {
 		before := t.live
 		t.remove(rec, slot)
 		r.blocks.Add(int64(t.live - before))
-		if len(t.recs) > 16 && t.live*3 < len(t.recs) || t.waste > 64 && t.waste*2 > t.used {
-			r.rebuild(s, t, 0)
-		}
 	}
-	s.mu.Unlock()
+	return t
 }
+
+// shard returns the shard of a hash.
+func (r *records) shard(hash uint64) *shard { return &r.shards[hash>>(64-shardBits)] }
 
 // rebuild publishes a copy of the shard's table without dead records and wasted
 // words, each set in its smallest form, with room for more. O(records).

@@ -26,7 +26,7 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
-	s.Bytes = ix.bytes()
+	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
 	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
 	return s
 }
@@ -63,6 +63,7 @@ type Stats struct {
 	Fenced         uint64 // calls refused with ErrFenced
 	Clears         uint64 // caches emptied by Writer.Clear
 	Epochs         uint64 // Writers opened
+	Withheld       uint64 // owners that a lookup left out for expired blocks not swept yet; of an Index only
 }
 
 // Add adds t, sizes and counters.
@@ -76,6 +77,7 @@ func (s *Stats) Add(t *Stats) {
 	s.Handles += t.Handles
 	s.Orphans += t.Orphans
 	s.Bytes += t.Bytes
+	s.Withheld += t.Withheld
 	s.add(t)
 }
 

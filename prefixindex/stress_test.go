@@ -384,3 +384,32 @@ func TestLeaveBesideFirstCopyOnTier(t *testing.T) {
 	}
 	require.Zero(t, ix.Stats().Blocks)
 }
+
+// TestExpiryBesideLookups has several lookups begin at once after all has expired.
+func TestExpiryBesideLookups(t *testing.T) {
+	var now atomic.Int64
+	ix, err := prefixindex.New(prefixindex.Options{
+		BlockTokens: 4, AssumedTTL: time.Second, Clock: func() time.Time { return time.Unix(0, now.Load()) },
+	})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	var p prefixindex.Prompt
+	p.Reset(scope, tokens(4*400))
+	ix.Hasher().Hashes(&p)
+	for range 300 {
+		require.NoError(t, ix.Insert(ep, 0, &p, -1))
+		now.Add(int64(time.Hour))
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				var m prefixindex.Match
+				ix.Match(&p, &m)
+				if h := m.Of(ep); h.Any > 0 {
+					t.Errorf("%d tokens, expired an hour before", h.Any)
+				}
+			})
+		}
+		group.Wait()
+	}
+}

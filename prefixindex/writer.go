@@ -72,6 +72,8 @@ type Writer struct {
 	bytes    atomic.Int64 // of contents
 	due      atomic.Int64 // when the next of what expires is due
 
+	assumedDue atomic.Int64 // when the next block of Insert is
+
 	chunk [tiers]atomic.Int64 // longest Whole span seen, in tokens
 
 	batch  sync.Mutex // held while a batch is applied: no snapshot is taken then
@@ -272,6 +274,9 @@ func (w *Writer) insert(p *Prompt, n int, now time.Time) {
 	w.view.CompareAndSwap(uint32(ViewNever), uint32(ViewAssumed))
 	if n > 0 {
 		hashes := p.grow(w.ix.hasher, n)[:n]
+		if ttl := w.ix.options.AssumedTTL; ttl > 0 {
+			w.contents.dueBy(now.Add(ttl).UnixNano())
+		}
 		w.contents.assume(p.root, hashes, now)
 		w.contents.trim()
 		w.contents.due()

@@ -115,4 +115,5 @@ var help = map[string]string{
 	"prefixindex.Stats.Removed":             "engine blocks removed, a copy each",
 	"prefixindex.Stats.RemovedUnknown":      "removals that named nothing held",
 	"prefixindex.Stats.Stored":              "engine blocks stored, first copies",
+	"prefixindex.Stats.Withheld":            "owners that a lookup left out for expired blocks not swept yet; of an Index only",
 }
