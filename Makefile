@@ -21,11 +21,11 @@ help: ## List the targets
 
 .PHONY: test
 test: libzmq ## Full suite with libzmq and the race detector; installs libzmq where apt-get is
-	go test -race -tags libzmq $(TESTFLAGS) $(PKG)
+	go test -race -timeout 20m -tags libzmq $(TESTFLAGS) $(PKG)
 
 .PHONY: race
 race: ## All that needs nothing but Go and a C compiler, with the race detector
-	go test -race $(TESTFLAGS) $(PKG)
+	go test -race -timeout 20m $(TESTFLAGS) $(PKG)
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME (30s)
