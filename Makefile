@@ -3,6 +3,8 @@
 PKG       ?= ./...
 TESTFLAGS ?=
 FUZZTIME  ?= 30s
+SOAK      ?= 10m
+SOAK_SEED ?=
 
 # Tools are built from source once, outside the tree. A linter that an older Go built
 # cannot read a newer one's packages, so the name carries both versions.
@@ -26,6 +28,11 @@ test: libzmq ## Full suite with libzmq and the race detector; installs libzmq wh
 .PHONY: race
 race: ## All that needs nothing but Go and a C compiler, with the race detector
 	go test -race -timeout 20m $(TESTFLAGS) $(PKG)
+
+.PHONY: soak
+soak: libzmq ## Engines with random faults, followed for SOAK (10m); SOAK_SEED repeats one
+	WARMROUTE_SOAK=$(SOAK) WARMROUTE_SOAK_SEED=$(SOAK_SEED) \
+		go test -tags libzmq -count=1 -timeout 24h -v -run '^TestSoak$$' ./kvevents/internal/soak
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZTIME (30s)
