@@ -81,6 +81,11 @@ func TestSoak(t *testing.T) {
 	}
 	report(t, followers, time.Since(began), &flat)
 	flat.check(t)
+	for _, f := range followers {
+		// Epochs that no log told of, but the first and those of a Reset, would spoil toBlame.
+		s := f.sub.Stats()
+		require.LessOrEqual(t, s.Applier.Blocks.Epochs, f.tap.begins+s.Resets+1, f.name)
+	}
 }
 
 // settings returns how long, and with which seed.
