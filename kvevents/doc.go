@@ -38,8 +38,9 @@
 // Subscriber begins with all that the engine still has.
 //
 // How far the picture can be trusted is the view of the owners: never heard of; live;
-// resyncing while numbers are being fetched; gap when some were lost for good, until
-// the engine restarts or says that its cache is empty; stale after a silence, where
+// resyncing while numbers are being fetched; gap when some were lost for good, or
+// when no replay showed that the engine is still the same after its connection was lost,
+// until the engine restarts or says that its cache is empty; stale after a silence, where
 // StreamOptions.StaleAfter asks for that, and when nobody listens any more.
 //
 // # Ranks

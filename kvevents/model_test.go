@@ -167,7 +167,7 @@ func (m *model) follow() {
 			m.replay = nil
 		}
 	}
-	if m.s.View() != prefixindex.ViewLive || m.s.Stats().Unchecked > 0 || m.heard == 0 {
+	if m.s.View() != prefixindex.ViewLive || m.heard == 0 {
 		return
 	}
 	require.NotEmpty(m, m.applied, "live: up to %d was heard of", m.heard)

@@ -238,7 +238,10 @@ func (s *Stream) close() bool {
 func (s *Stream) giveUp(works bool) {
 	s.attempts = 0
 	if s.round.verify {
+		// If the engine is another, what was applied before is not in its cache. A later replay
+		// will only show that it is the one of the frames after this.
 		s.stats.Unchecked++
+		s.gapped, s.lostAt = true, s.queued
 	}
 	for first := true; ; first = false {
 		m := s.missing()

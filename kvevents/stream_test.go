@@ -217,7 +217,8 @@ func TestStream(t *testing.T) {
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
 		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},
-		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail", "replay:1 resyncing", "+1s", "replay:1 resyncing", "2", "resyncing", "fail", "2 live"}, is{Unchecked: 1}},
+		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail", "replay:1 resyncing", "+1s", "replay:1 resyncing", "2", "resyncing", "fail", "2 gap", "emptied", "live"}, is{Unchecked: 1}},
+		{"reconnected, another engine, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail +1s fail", "replay:1 replay:1 gap", "2b", "2b gap", "4b", "replay:2 resyncing", "r2b r3b r4b", "3b 4b stop gap"}, is{Unchecked: 1}},
 		{"reconnected, without replay", plain, []string{"0 conn 1", "0 1 live"}, is{Reconnects: 1}},
 
 		{"no room to wait", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 3 resyncing", "r3 r4 r5", "4 5 resyncing", "end", "live"}, is{Overflowed: 2, Lost: 0}},
