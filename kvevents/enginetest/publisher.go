@@ -173,12 +173,12 @@ func (e *Engine) subscribeFromStart() *Subscription {
 type RestartOptions struct {
 	Down time.Duration // between the two
 
-	// KeepConnections: subscribers see no connection end, as behind a proxy. For Hide
-	// alone, a connection ends as usual.
+	// KeepConnections: subscribers see no connection end, as behind a proxy.
 	KeepConnections bool
 
-	// Hide: nothing is sent live until the new count has passed the old one, so that a
-	// subscriber sees a gap and no number that goes backwards.
+	// Hide: nothing is sent live until the new count has come up to the old one, so that a
+	// subscriber sees no number that goes backwards: with KeepConnections it sees a gap,
+	// without it only that its connection was lost.
 	Hide bool
 }
 
@@ -207,7 +207,10 @@ func (p *Publisher) Restart(o RestartOptions) error {
 	p.mu.Lock()
 	p.hide = 0
 	if o.Hide {
-		p.hide = p.next + 1
+		p.hide = p.next
+		if o.KeepConnections {
+			p.hide++ // or nobody could notice anything
+		}
 	}
 	p.mu.Unlock()
 	if o.Down > 0 {

@@ -233,6 +233,7 @@ func TestRestarts(t *testing.T) {
 		"down":  {enginetest.RestartOptions{Down: 100 * time.Millisecond}, []uint64{0, 1, 2, 3, 4, 5}},
 		"kept":  {enginetest.RestartOptions{KeepConnections: true}, []uint64{0, 1, 2, 3, 4, 5}},
 		"gap":   {enginetest.RestartOptions{KeepConnections: true, Hide: true}, []uint64{4, 5}},
+		"count": {enginetest.RestartOptions{Hide: true}, []uint64{3, 4, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPublished(t, enginetest.PublishOptions{ReplayAddress: "tcp://127.0.0.1:0"}, zmtp.SourceOptions{})

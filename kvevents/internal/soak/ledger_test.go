@@ -180,11 +180,15 @@ func (h *history) add(f kvevents.Frame) error {
 }
 
 // toBlame reports whether there is a batch that explains why an owner differs from its
-// engine by a block: one about it that did not arrive.
-func (h *history) toBlame(key blockKey, arrived func(id frameID) bool) bool {
+// engine by the last block of a chain: one about it that did not arrive, or one about a
+// block before it, without which it has no place. For blocks of the life before it is the
+// first one of this.
+func (h *history) toBlame(chain []blockKey, lifeBefore bool, arrived func(id frameID) bool) bool {
 	missing := func(seq uint64) bool { return !arrived(h.ids[seq]) }
-	if len(h.blocks[key]) == 0 {
-		return missing(0) // a block of the life before: the first batch of this one says that it is gone
+	if lifeBefore && missing(0) {
+		return true
 	}
-	return slices.ContainsFunc(h.clears, missing) || slices.ContainsFunc(h.blocks[key], missing)
+	return slices.ContainsFunc(h.clears, missing) || slices.ContainsFunc(chain, func(key blockKey) bool {
+		return slices.ContainsFunc(h.blocks[key], missing)
+	})
 }
