@@ -34,8 +34,10 @@ type SourceOptions struct {
 
 	// A peer is asked for a sign of life every Heartbeat (0: 10 s, negative: never; else 10
 	// ms to 10 min) and given up when nothing at all has come from it for IdleTimeout (0:
-	// 60 s, negative: never; else 10 ms to 1 h, and more than Heartbeat). Any libzmq from
-	// 4.2 on answers, however idle the engine.
+	// 60 s, negative: never; else 10 ms to 1 h, and more than Heartbeat). A libzmq that
+	// greets with ZMTP 3.1 answers, however idle the engine; 4.3.4 and 4.3.5 do. Native does
+	// not ask peers of ZMTP 3.0, of which an idle one looks like a silent one: there IdleTimeout
+	// is how long an engine may have nothing to say.
 	Heartbeat   time.Duration
 	IdleTimeout time.Duration
 
