@@ -94,7 +94,7 @@ func newFollower(t *testing.T, ix *prefixindex.Index, i int, seed uint64, tr zmt
 
 	listen := i%8 == 5 // the engine dials
 	f.replay = i%8 != 3
-	po := enginetest.PublishOptions{HWM: pick(30, 0), ReplayHWM: pick(100, 200, 0), TopiclessReplay: i%2 == 1}
+	po := enginetest.PublishOptions{HWM: pick(30, 0), ReplayHWM: pick(150, 400, 0), TopiclessReplay: i%2 == 1}
 	if f.replay {
 		po.ReplayAddress = "tcp://127.0.0.1:0"
 	}

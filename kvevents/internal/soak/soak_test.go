@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 		all(t, followers, (*follower).quiet)
 		last = time.Since(began) >= length
 		all(t, followers, func(f *follower) error {
-			const long = 1500 // batches of a life, which the history keeps
+			const long = 1000 // batches of a life, which the history keeps
 			live := ix.View(f.ep, 0) == prefixindex.ViewLive
 			if !(last && !live) && f.past.next() < long && (live || f.trouble.IntN(2) > 0) {
 				return nil
