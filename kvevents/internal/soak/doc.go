@@ -7,8 +7,9 @@
 //
 //   - an owner whose view is live holds what its engine holds, block for block;
 //   - an owner whose view is not live has a counted reason: numbers given up, payloads that
-//     could not be read, or an engine of which nothing showed that it is the same. Each block by which it differs from its engine was stored or
-//     removed by a frame that did not arrive;
+//     could not be read, or an engine of which nothing showed that it is the same. Each block
+//     by which it differs from its engine was stored or removed by a frame that did not
+//     arrive, or stands behind such a block;
 //   - where neither engine nor connection nor epoch has changed since the quiet point before,
 //     every frame is accounted for, from the engine to the index: the counters of the
 //     publisher, of the Source and of the Subscriber add up;
