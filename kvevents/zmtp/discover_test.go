@@ -23,12 +23,32 @@ func TestParseKVEventSources(t *testing.T) {
 		{Rank: 1, Address: "tcp://10.0.0.9:5558", ReplayAddress: "tcp://10.0.0.9:5658", Topic: "kv"},
 	}, ranks)
 
+	// As vLLM 0.32.0 answers.
+	ranks, err = zmtp.ParseKVEventSources([]byte(`{"0":{"enable_kv_cache_events":true,"publisher":"zmq",
+		"endpoint":"tcp://127.0.0.1:44489","replay_endpoint":"tcp://127.0.0.1:46245","buffer_steps":10000,
+		"hwm":100000,"max_queue_size":100000,"topic":""}}`), "10.0.0.9")
+	require.NoError(t, err)
+	require.Equal(t, []zmtp.RankAddresses{
+		{Address: "tcp://127.0.0.1:44489", ReplayAddress: "tcp://127.0.0.1:46245"},
+	}, ranks)
+	ranks, err = zmtp.ParseKVEventSources([]byte(
+		` {"10":{"endpoint":"tcp://*:5567","replay_endpoint":null},"9":{"endpoint":"tcp://*:5566","topic":"kv"}}`), "h")
+	require.NoError(t, err)
+	require.Equal(t, []zmtp.RankAddresses{
+		{Rank: 9, Address: "tcp://h:5566", Topic: "kv"},
+		{Rank: 10, Address: "tcp://h:5567"},
+	}, ranks)
+
 	for body, want := range map[string]error{
-		`[]`:                         zmtp.ErrNoEvents,
-		`null`:                       zmtp.ErrNoEvents,
-		`{}`:                         zmtp.ErrDiscovery,
-		``:                           zmtp.ErrDiscovery,
-		`[{"data_parallel_rank":0}]`: zmtp.ErrDiscovery,
+		`[]`:                                zmtp.ErrNoEvents,
+		`null`:                              zmtp.ErrNoEvents,
+		`{}`:                                zmtp.ErrNoEvents,
+		`{"0":{}}`:                          zmtp.ErrDiscovery,
+		`{"0":null}`:                        zmtp.ErrDiscovery,
+		`{"rank":{"endpoint":"tcp://h:1"}}`: zmtp.ErrDiscovery,
+		`{"-1":{"endpoint":"tcp://h:1"}}`:   zmtp.ErrDiscovery,
+		``:                                  zmtp.ErrDiscovery,
+		`[{"data_parallel_rank":0}]`:        zmtp.ErrDiscovery,
 		`[{"data_parallel_rank":0,"endpoint":"tcp://h:0"}]`:                                                 zmtp.ErrAddress,
 		`[{"data_parallel_rank":0,"endpoint":"tcp://h:99999"}]`:                                             zmtp.ErrAddress,
 		`[{"data_parallel_rank":-1,"endpoint":"tcp://h:1"}]`:                                                zmtp.ErrDiscovery,
@@ -84,7 +104,7 @@ func TestParseServerInfo(t *testing.T) {
 func TestDiscover(t *testing.T) {
 	vllm := http.NewServeMux()
 	vllm.HandleFunc("GET /kv_event_sources", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`[{"data_parallel_rank":0,"endpoint":"tcp://*:5557","topic":""}]`))
+		_, _ = w.Write([]byte(`{"0":{"endpoint":"tcp://*:5557","topic":""}}`))
 	})
 	sglang := http.NewServeMux()
 	sglang.HandleFunc("GET /server_info", func(w http.ResponseWriter, _ *http.Request) {
