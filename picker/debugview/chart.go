@@ -3,6 +3,7 @@ package debugview
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // chart is the history as paths of an SVG, chartWidth wide and chartHeight high.
@@ -12,6 +13,7 @@ type chart struct {
 	Ended, Failed       string  // columns
 	Most                uint64  // requests that ended in a bucket, at most
 	Scale, HalfScale    string  // of the columns, in requests a second
+	From, Middle        string  // of time: how long ago
 }
 
 const (
@@ -20,7 +22,13 @@ const (
 	colours     = 8 // in page.css
 )
 
+// fewPoints is what a chart shows if there is no older history.
+const fewPoints = buckets / 5
+
 func newChart(points []point) chart {
+	for len(points) > fewPoints && points[0].Ended == 0 {
+		points = points[1:]
+	}
 	c := chart{Now: -1, NowReported: -1}
 	for i := range points {
 		c.Most = max(c.Most, points[i].Ended)
@@ -31,6 +39,8 @@ func newChart(points []point) chart {
 			c.NowReported = points[i].Reported
 		}
 	}
+	from := bucket * time.Duration(len(points))
+	c.From, c.Middle = ago(from), ago(from/2)
 	perSecond := float64(c.Most) / bucket.Seconds()
 	c.Scale, c.HalfScale = fmt.Sprintf("%.3g/s", perSecond), fmt.Sprintf("%.2g/s", perSecond/2)
 	c.Predicted = line(points, func(p *point) float64 { return p.Predicted })

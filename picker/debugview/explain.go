@@ -93,6 +93,7 @@ type difference struct {
 	Scorer                 string
 	Winner, RunnerUp, Most float64
 	By                     float64
+	Lead                   float64 // By as a share of the largest
 }
 
 func differences(r *picker.Record) []difference {
@@ -102,7 +103,7 @@ func differences(r *picker.Record) []difference {
 	list := make([]difference, len(r.Scorers))
 	for j, s := range r.Scorers {
 		a, b := part(r, r.Winner, j), part(r, r.RunnerUp, j)
-		list[j] = difference{s.Name, a, b, weight(r, j), a - b}
+		list[j] = difference{Scorer: s.Name, Winner: a, RunnerUp: b, Most: weight(r, j), By: a - b}
 	}
 	return list
 }
@@ -168,10 +169,15 @@ func (d *decision) explain(moved string) *explanation {
 	r := &d.record
 	words, tables, _ := strings.Cut(r.Explain(), "\n\n")
 	x := &explanation{
-		row: d.row(), Words: strings.Split(strings.TrimSpace(words), "\n"), Tables: strings.TrimSpace(tables),
+		row: d.row(), Words: strings.Split(strings.TrimSpace(words), "\n"), Tables: strings.Trim(tables, "\n"),
 		Differences: differences(r), Prepare: d.prepare, Decide: d.decide, Moved: moved,
 	}
 	slices.SortStableFunc(x.Differences, func(a, b difference) int { return cmp.Compare(math.Abs(b.By), math.Abs(a.By)) })
+	for j := range x.Differences {
+		if most := math.Abs(x.Differences[0].By); most > 0 {
+			x.Differences[j].Lead = x.Differences[j].By / most
+		}
+	}
 	for _, s := range r.Scorers {
 		x.Scorers = append(x.Scorers, s.Name)
 	}

@@ -26,19 +26,27 @@ func functions() template.FuncMap {
 			}
 			return "–"
 		},
-		"get":    func(v scorer.Value) float64 { x, _ := v.Get(); return x },
-		"known":  func(v scorer.Value) bool { _, known := v.Get(); return known },
-		"chart":  newChart,
-		"stack":  stack,
-		"ratio":  func(a, b uint64) float64 { return share(a, b) },
-		"signed": func(x float64) string { return strings.Replace(fmt.Sprintf("%+.3f", x), "-", "−", 1) },
+		"get":   func(v scorer.Value) float64 { x, _ := v.Get(); return x },
+		"known": func(v scorer.Value) bool { _, known := v.Get(); return known },
+		"chart": newChart,
+		"stack": stack,
+		"found": func(reported, predicted uint64) string {
+			if reported > predicted {
+				return "> 100 %"
+			}
+			return fmt.Sprintf("%.0f %%", 100*share(reported, predicted))
+		},
+		"signed": func(x float64) string { return minus(fmt.Sprintf("%+.3f", x)) },
 		"abs":    math.Abs,
 		"round":  math.Round,
-		"minus":  func(a int, b float64) float64 { return float64(a) - b },
+		"minus":  minus,
 		"mod":    func(i int) int { return i % colours },
 		"scale":  func(x, by float64) float64 { return math.Round(x*by*100) / 100 },
 	}
 }
+
+// minus writes numbers with a sign that is as wide as a plus.
+func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
 // ago writes how long something is past: 340 ms, 12 s, 5 min, 3 h.
 func ago(d time.Duration) string {

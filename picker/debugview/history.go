@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/prefixindex"
 )
 
 const (
@@ -50,6 +51,33 @@ func (h *history) add(now time.Time, e *picker.DoneEvent) {
 		s.reportedPrompt += uint64(e.Decision.PromptTokens)
 		s.reported += uint64(min(reported, float64(e.Decision.PromptTokens)))
 	}
+}
+
+// served is when a request last ended well on each endpoint, by slot.
+type served []struct {
+	endpoint prefixindex.Endpoint
+	at       time.Time
+}
+
+// maxSlots bounds it when handles are made up and name any slot.
+const maxSlots = 1 << 17
+
+func (s *served) note(e prefixindex.Endpoint, now time.Time) {
+	slot := e.Slot()
+	if e == 0 || slot >= maxSlots {
+		return
+	}
+	if slot >= len(*s) {
+		*s = append(*s, make(served, slot+1-len(*s))...)
+	}
+	(*s)[slot].endpoint, (*s)[slot].at = e, now
+}
+
+func (s served) of(e prefixindex.Endpoint) (at time.Time) {
+	if slot := e.Slot(); slot < len(s) && s[slot].endpoint == e {
+		at = s[slot].at
+	}
+	return at
 }
 
 // point is a moment of the history. Shares of the prompts are 0 to 1, or -1 where nothing

@@ -75,19 +75,30 @@ func (e *endpoint) eventProblems(say func(s severity, do, what string, args ...a
 	case !e.Followed && e.View == "never":
 		say(notice, "Attach a subscriber to its event socket, or call Index.Insert with what is sent there.",
 			"Nobody follows its events, and nothing is recorded of what is sent there.")
+	case e.View == "never" && !e.served.IsZero():
+		say(failing, "Does it publish KV events (vLLM: --kv-events-config)? Are address and topic right?",
+			"No event was ever heard of it, though it has answered requests.")
 	case e.View == "never":
-		say(failing, "Does it publish KV events (vLLM: --kv-events-config)? Are address and topic right? "+
-			"An engine that has served nothing yet is silent, too.", "No event was ever heard of it.")
+		say(notice, "Nothing, if it is new. What it cached before is known once its replay socket is given.",
+			"No event was heard of it yet, and it was sent nothing that should have brought one.")
+	case e.View == "stale" && e.served.After(s.LastFrame.Add(lateEvents)):
+		say(failing, "Does the engine still publish? Is the connection alive? Until events come again, "+
+			"what is known of its cache gets old.",
+			"Its events have stopped: the last came %s ago, and it has answered requests since.",
+			ago(e.now.Sub(s.LastFrame)))
 	case e.View == "stale":
-		say(failing, "Is the engine up? Is the connection? An engine without requests is silent as well: "+
-			"compare with its requests, and see StreamOptions.StaleAfter.",
-			"Its events have stopped: the last came %s ago.", ago(e.now.Sub(s.LastFrame)))
+		say(notice, "Nothing, if it is idle. If it always is, raise StreamOptions.StaleAfter: stale caches count for less.",
+			"No event for %s, and no request that should have brought one.", ago(e.now.Sub(s.LastFrame)))
 	case e.View == "gap":
 		say(failing, "Give its subscriber the replay socket, or a larger replay buffer on the engine. "+
 			"Until its cache is cleared, predictions there may be wrong.",
 			"Events were lost for good: %d of them, in %d gaps.", s.Stream.Lost, s.Stream.Gaps)
 	case e.View == "resyncing":
 		say(notice, "Wait. If it stays so, check the replay address.", "Events were lost and are being fetched again.")
+	case e.Followed && e.served.After(s.LastFrame.Add(lateEvents)):
+		say(warning, "Short requests, and those that it had cached to the end, bring no event. If it answers others, "+
+			"its events have stopped: check its publisher; StreamOptions.StaleAfter would have said so.",
+			"No event for %s, though it has answered requests since.", ago(e.now.Sub(s.LastFrame)))
 	}
 	if s.Lag > lateEvents {
 		say(warning, "Compare the clocks of both machines; if they agree, the engine or the router cannot keep up.",

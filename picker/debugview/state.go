@@ -16,7 +16,8 @@ type state struct {
 	At        time.Time
 	Problems  []problem
 	Index     *prefixindex.Stats `json:",omitempty"`
-	Endpoints []endpoint
+	Members   int                // endpoints
+	Endpoints []endpoint         // a line for each of their ranks
 	History   []point
 	Failures  []failure
 	Zero      []string // counters of failures that are at zero
@@ -41,8 +42,12 @@ type endpoint struct {
 	Calibration picker.Calibration
 
 	now    time.Time
-	source error // why the socket was last lost
+	served time.Time // when a request ended well there; zero: not that is known
+	source error     // why the socket was last lost
 }
+
+// Believed is the share of a prediction that is believed.
+func (e *endpoint) Believed() float64 { return 1 - e.Calibration.Doubt }
 
 // state gathers all that the page shows.
 func (v *View) state() *state {
@@ -52,8 +57,9 @@ func (v *View) state() *state {
 		stats := src.Index.Stats()
 		st.Index = &stats
 	}
+	st.Members = len(src.Endpoints)
 	for i := range src.Endpoints {
-		st.Endpoints = append(st.Endpoints, ranks(&src, &src.Endpoints[i], st.At)...)
+		st.Endpoints = append(st.Endpoints, v.ranks(&src, &src.Endpoints[i], st.At)...)
 	}
 	for i := range st.Endpoints {
 		st.Problems = append(st.Problems, st.Endpoints[i].problems()...)
@@ -78,15 +84,18 @@ func (v *View) state() *state {
 }
 
 // ranks returns a line for each rank of an endpoint.
-func ranks(src *metrics.Sources, e *metrics.Endpoint, now time.Time) []endpoint {
+func (v *View) ranks(src *metrics.Sources, e *metrics.Endpoint, now time.Time) []endpoint {
 	streams := e.Streams
 	if len(streams) == 0 {
 		streams = []metrics.Stream{{}}
 	}
+	v.mu.Lock()
+	served := v.served.of(e.Handle)
+	v.mu.Unlock()
 	lines := make([]endpoint, len(streams))
 	for i, s := range streams {
 		line := &lines[i]
-		*line = endpoint{Name: src.Name(e), Rank: s.Rank, now: now}
+		*line = endpoint{Name: src.Name(e), Rank: s.Rank, now: now, served: served}
 		if src.Index != nil {
 			line.View = src.Index.View(e.Handle, s.Rank).String()
 		}

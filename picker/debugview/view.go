@@ -69,6 +69,7 @@ type View struct {
 	inIt    int
 	kept    decisions
 	history history
+	served  served
 	passed  uint64 // picks that were not recorded
 }
 
@@ -131,6 +132,9 @@ func (o *observer) OnDone(e picker.DoneEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.history.add(now, &e)
+	if r := e.Outcome.Result; r == picker.OK || r == picker.Unsaid {
+		v.served.note(e.Endpoint, now)
+	}
 	if d := v.kept.find(o, e.Decision.Pick); d != nil {
 		d.done, d.end = true, e
 	}
