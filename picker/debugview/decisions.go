@@ -1,8 +1,8 @@
 package debugview
 
 import (
-	"reflect"
 	"time"
+	"unsafe"
 
 	"github.com/warmroute/warmroute/picker"
 )
@@ -97,12 +97,13 @@ func copyRecord(dst, src *picker.Record) {
 	dst.Scorers, dst.Filters, dst.Candidates, dst.Scores = scorers, filters, candidates, scores
 }
 
-var (
-	decisionBytes  = int(reflect.TypeFor[decision]().Size())
-	scorerBytes    = int(reflect.TypeFor[picker.ScorerRecord]().Size())
-	filterBytes    = int(reflect.TypeFor[picker.FilterRecord]().Size())
-	candidateBytes = int(reflect.TypeFor[picker.CandidateRecord]().Size())
-	scoreBytes     = int(reflect.TypeFor[picker.ScoreRecord]().Size())
+// What a part of a record takes, as a compiler's constant: no memory is looked at.
+const (
+	decisionBytes  = int(unsafe.Sizeof(decision{}))
+	scorerBytes    = int(unsafe.Sizeof(picker.ScorerRecord{}))
+	filterBytes    = int(unsafe.Sizeof(picker.FilterRecord{}))
+	candidateBytes = int(unsafe.Sizeof(picker.CandidateRecord{}))
+	scoreBytes     = int(unsafe.Sizeof(picker.ScoreRecord{}))
 )
 
 // kept is the memory of a record that is kept.
