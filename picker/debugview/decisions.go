@@ -91,11 +91,16 @@ func (ds *decisions) get(id uint64) *decision {
 
 // copyRecord makes dst a copy of src that shares nothing with it but strings.
 func copyRecord(dst, src *picker.Record) {
-	scorers, filters := append(dst.Scorers[:0], src.Scorers...), append(dst.Filters[:0], src.Filters...)
-	candidates, scores := append(dst.Candidates[:0], src.Candidates...), append(dst.Scores[:0], src.Scores...)
+	old := *dst
 	*dst = *src
-	dst.Scorers, dst.Filters, dst.Candidates, dst.Scores = scorers, filters, candidates, scores
+	dst.Scorers = copySlice(old.Scorers, src.Scorers)
+	dst.Filters = copySlice(old.Filters, src.Filters)
+	dst.Candidates = copySlice(old.Candidates, src.Candidates)
+	dst.Scores = copySlice(old.Scores, src.Scores)
 }
+
+// copySlice copies src into the memory of dst, if that is enough.
+func copySlice[T any](dst, src []T) []T { return append(dst[:0], src...) }
 
 // What a part of a record takes, as a compiler's constant: no memory is looked at.
 const (
