@@ -72,6 +72,7 @@ func (c *contents) addHole(l level, tip uint64, depth uint32) {
 	if h.known == nil {
 		h.known = make(map[uint64]hole)
 	}
+	yield("before a hole is listed")
 	state, i := c.ix.slotState(c.slots[l])
 	switch {
 	case h.walking:
@@ -89,6 +90,7 @@ func (c *contents) addHole(l level, tip uint64, depth uint32) {
 		h.walking = true
 		state.walk.Or(1 << i)
 	}
+	yield("hole listed")
 	c.noteHole(l)
 }
 
@@ -145,6 +147,7 @@ func (c *contents) dropHole(l level, tip uint64) {
 		}
 		h.walking = false
 		state.holed.Or(1 << i)
+		yield("list complete")
 		state.walk.And(^(uint64(1) << i))
 	}
 }

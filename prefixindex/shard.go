@@ -208,6 +208,7 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 	t := newTable(room, spill)
 	t.scratch = old.scratch
 	old.each(func(hash, set uint64) {
+		yield("before a record is copied")
 		rec, _ := t.locate(hash)
 		if set&kindMask != kindInline {
 			set, _ = t.encode(old.members(set)) // spill was sized for it
