@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -209,6 +210,52 @@ func TestOwnerSetForms(t *testing.T) {
 			}
 		}
 		require.Zero(t, r.blocks.Load())
+	}
+}
+
+// TestSearchOfOneWordIsTheSearch compares the search for up to 64 slots with the one
+// for any number, for owners with runs of all lengths.
+func TestSearchOfOneWordIsTheSearch(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		ix, err := New(Options{BlockTokens: 4})
+		require.NoError(t, err)
+		var p Prompt
+		blocks := 2 + random.IntN(100)
+		p.Reset(Scope{}, make([]uint32, 4*blocks))
+		want := map[int]uint32{}
+		for slot := range 1 + random.IntN(64) {
+			e, err := ix.Join(strconv.Itoa(slot))
+			require.NoError(t, err)
+			run := 1 + random.IntN(blocks)
+			if random.IntN(3) == 0 {
+				run = blocks
+			}
+			require.NoError(t, ix.Insert(e, 0, &p, run))
+			want[slot] = uint32(run)
+		}
+		for _, known := range []int{1, blocks} { // hashes
+			var q Prompt
+			var m Match
+			reset := func() {
+				q.Reset(Scope{}, p.tokens)
+				q.grow(ix.hasher, known)
+				clear(m.runs)
+			}
+			ix.Match(&p, &m)
+			s := chainSearch{ix: ix, prompt: &q, match: &m, blocks: blocks}
+			reset()
+			s.search64(m.found[0])
+			small := slices.Clone(m.runs)
+			reset()
+			mask := m.search.masks[:1]
+			mask[0] = m.found[0]
+			s.search(mask)
+			require.Equal(t, m.runs, small)
+			for slot, run := range want {
+				require.Equal(t, run, small[slot])
+			}
+		}
 	}
 }
 
