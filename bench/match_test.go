@@ -14,7 +14,7 @@ import (
 func BenchmarkMatch(b *testing.B) {
 	for _, impl := range implementations {
 		for _, owners := range []int{8, 64, 1024, 4096} {
-			for _, s := range harness.Shapes {
+			for _, s := range harness.Shapes() {
 				name := fmt.Sprintf("impl=%s/owners=%d/shape=%s", impl.name, owners, s.Name)
 				var index harness.Index // kept from one count to the next
 				b.Run(name, func(b *testing.B) {
@@ -75,7 +75,7 @@ func (m *randomMatch) run(b *testing.B) {
 	for b.Loop() {
 		chosen++
 		c.Become(harness.Mix(chosen) % uint64(m.chains))
-		p.Reset(harness.Scope, c.Tokens)
+		p.Reset(harness.Scope(), c.Tokens)
 		m.index.Hasher().Hashes(p)
 		start := time.Now()
 		m.index.Lookup(p)

@@ -13,7 +13,7 @@ const (
 )
 
 // Scope is that of all prompts.
-var Scope = prefixindex.Scope{Model: "llama"}
+func Scope() prefixindex.Scope { return prefixindex.Scope{Model: "llama"} }
 
 // Mix spreads x over 64 bits, one to one: the last steps of SplitMix64
 // (Steele, Lea, Flood 2014).
@@ -52,7 +52,7 @@ func (c *Chain) Blocks() int { return len(c.Tokens) / BlockTokens }
 // Prompt returns the prompt of all of c, with its hashes known.
 func (c *Chain) Prompt(h prefixindex.Hasher) *prefixindex.Prompt {
 	p := new(prefixindex.Prompt)
-	p.Reset(Scope, c.Tokens)
+	p.Reset(Scope(), c.Tokens)
 	h.Hashes(p)
 	return p
 }

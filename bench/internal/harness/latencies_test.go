@@ -1,4 +1,4 @@
-package harness
+package harness // lowest and bucket are no part of its surface
 
 import (
 	"testing"
