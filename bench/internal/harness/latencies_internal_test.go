@@ -1,4 +1,4 @@
-package harness // lowest and bucket are no part of its surface
+package harness
 
 import (
 	"testing"
