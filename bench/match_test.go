@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/trace"
 )
 
 // BenchmarkMatch looks up a prompt of 10,240 tokens. Its hashes are known before,
@@ -74,7 +75,7 @@ func (m *randomMatch) run(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		chosen++
-		c.Become(harness.Mix(chosen) % uint64(m.chains))
+		c.Become(trace.Mix(chosen) % uint64(m.chains))
 		p.Reset(harness.Scope(), c.Tokens)
 		m.index.Hasher().Hashes(p)
 		start := time.Now()
