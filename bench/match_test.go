@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 	"github.com/warmroute/warmroute/bench/internal/trace"
 )
 
@@ -63,7 +64,7 @@ func (m *randomMatch) run(b *testing.B) {
 		owners = len(m.index.Writers)
 		c      = harness.NewChain(0, harness.PromptTokens)
 		p      = c.Prompt(m.index.Hasher())
-		times  harness.Latencies
+		times  latency.Histogram
 		chosen uint64
 	)
 	harness.Expect(b, m.index, p, owners, func(owner int) int {
@@ -82,6 +83,6 @@ func (m *randomMatch) run(b *testing.B) {
 		m.index.Lookup(p)
 		times.Record(time.Since(start))
 	}
-	times.Report(b, "")
+	harness.Report(b, &times, "")
 	b.ReportMetric(float64(times.Sum)/float64(times.N), "ns/op") // without the making of prompts
 }
