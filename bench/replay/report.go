@@ -56,8 +56,9 @@ func (r *report) markdown() string {
 				f.Differ, f.GC, ns(f.Pause*1e9))
 		}
 	}
-	b.WriteString("\nSince due: from the instant a request was to come until it was looked up. Applied: until its last" +
-		" batch was in\nthe index. Here a lookup may come before events of an earlier request, and differ for that.\n")
+	b.WriteString("\nSince due: from the instant a request was to come until it was looked up. Applied: until" +
+		" its last batch was\nin the index. Here a lookup may come before events of an earlier request," +
+		" and differ for that.\n")
 	return b.String()
 }
 
