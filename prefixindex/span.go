@@ -191,7 +191,7 @@ func (c *contents) same(n, parent uint32, tokens []uint32, extras []Extra) bool 
 func (c *contents) place(parent uint32, key nameKey, tokens []uint32, extras []Extra) uint32 {
 	pieces := c.cut(parent, tokens, extras)
 	depth := c.entries.at(parent).depth()
-	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > entryMask-1 {
+	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > maxEntry-1 {
 		return 0
 	}
 	n := parent
