@@ -38,12 +38,11 @@ type record struct {
 // sets that do not fit into a record. It holds no pointers but these two. Only the
 // shard's lock holder writes, and only in ways that a reader may see half of:
 //
-//   - A free record's set is written before its key.
+//   - A free record's set, which may be of another block yet, is written before its key.
 //   - A set changes by one word at a time (ownerset.go).
-//   - When a set has become empty, records behind it move up to close the gap. They are
-//     in both places before they leave the old one, and moved counts each step after
-//     which a reader may find the wrong set behind a key, or a key no more: what a reader
-//     has found stands if the count is what it was before.
+//   - When a set has become empty, records behind it move up to close the gap. Each is in
+//     both places before it leaves the old one, and moved counts what may lead a reader
+//     astray: what it has found stands if the count is what it was before.
 //   - No spill word gets another use. When records, spill words or garbage run out of
 //     bounds, a rebuilt copy is published in tab and this one is left as it is: a reader
 //     that still holds it sees every set as of that instant, which lies within its call.
@@ -132,7 +131,7 @@ func (t *table) locate(hash uint64) (i uint64, found bool) {
 
 // vacate takes a record out whose set has become empty, and closes the gap: each record
 // behind it whose search would come by moves up.
-func (t *table) vacate(gap uint64) {
+func (t *table) vacate(empty uint64) {
 	n := uint64(len(t.recs))
 	behind := func(i, j uint64) uint64 { // how far j is behind i
 		if j < i {
@@ -140,6 +139,7 @@ func (t *table) vacate(gap uint64) {
 		}
 		return j - i
 	}
+	gap := empty
 	for i := gap; ; {
 		if i++; i >= n {
 			i = 0
@@ -147,20 +147,27 @@ func (t *table) vacate(gap uint64) {
 		from, to := &t.recs[i], &t.recs[gap]
 		hash := from.hash.Load()
 		if hash == 0 {
-			to.hash.Store(0)
-			t.moved.Add(1)
-			t.live--
-			return
+			break
 		}
-		if behind(t.home(hash), i) >= behind(gap, i) {
+		if behind(t.home(hash), i) < behind(gap, i) {
+			continue
+		}
+		if gap == empty { // here others still find the old key: its set must be empty until counted
 			to.hash.Store(hash)
-			t.moved.Add(1) // before who found the old key here finds the new set
+			t.moved.Add(1)
 			to.set.Store(from.set.Load())
-			t.moved.Add(1) // before who has passed here finds nothing there
-			from.set.Store(0)
-			gap = i
+		} else {
+			to.set.Store(from.set.Load())
+			to.hash.Store(hash)
 		}
+		t.moved.Add(1) // nobody who begins now looks for this key behind to
+		gap = i
 	}
+	t.recs[gap].hash.Store(0)
+	if gap == empty {
+		t.moved.Add(1)
+	}
+	t.live--
 }
 
 // records is the hash table of the index: all shards.
@@ -284,8 +291,8 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 // each calls f for each record.
 func (t *table) each(f func(hash, set uint64)) {
 	for i := range t.recs {
-		if set := t.recs[i].set.Load(); set != 0 {
-			f(t.recs[i].hash.Load(), set)
+		if hash := t.recs[i].hash.Load(); hash != 0 {
+			f(hash, t.recs[i].set.Load())
 		}
 	}
 }
