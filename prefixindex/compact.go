@@ -23,8 +23,8 @@ func (c *contents) compact() {
 		c.until.extend(next)
 	}
 	c.free = 0
-	c.names.clear(c.names.live)
-	c.tips.clear(c.tips.live)
+	c.names.clear(c.names.live, next)
+	c.tips.clear(c.tips.live, next)
 	for n, m := range to {
 		if m == 0 {
 			continue
