@@ -167,7 +167,8 @@ type Index struct {
 	generation uint32
 	past       Stats // counters of epochs that have ended
 
-	enforcing sync.Mutex // held by who enforces Options.MaxBytes
+	enforcing sync.Mutex   // held by who enforces Options.MaxBytes
+	stuck     atomic.Int64 // bytes up to which that is known to be of no use
 
 	sweeping sync.Mutex  // held by who sweeps
 	dead     []*contents // fenced and not yet swept; guarded by mu
