@@ -33,10 +33,13 @@ func Estimate(blocks, holdings int) int64 {
 	return int64(unsafe.Sizeof(Index{})) + recordBytes*int64(blocks) + holdingBytes*int64(holdings)
 }
 
-// account brings the index's sum in line with what w needs now. The caller holds w.mu.
-func (w *Writer) account() {
-	now := w.contents.bytes()
-	w.ix.owned.Add(now - w.bytes.Swap(now))
+// account brings the index's sums in line with what w needs and holds now. The caller
+// holds w.mu.
+func (w *Writer) account() { w.accountFor(w.contents.bytes(), int64(w.contents.holdings)) }
+
+func (w *Writer) accountFor(bytes, held int64) {
+	w.ix.owned.Add(bytes - w.bytes.Swap(bytes))
+	w.ix.held.Add(held - w.held.Swap(held))
 }
 
 // enforce keeps the index within Options.MaxBytes after a write: the owners that need most

@@ -10,8 +10,9 @@ package prefixindex
 // without end that hold no block of ours, or none that is not held already. Beyond the
 // bound a sixteenth is forgotten at once, so that the hand's way is paid by as many writes.
 type eviction struct {
-	hand uint32
-	next uint32 // looked at before the hand moves
+	hand     uint32
+	next     uint32 // looked at before the hand moves
+	heedless int    // evictions to come that heed no lookup: all that could go had a mark
 }
 
 const (
@@ -72,16 +73,16 @@ func (c *contents) evict() bool {
 		return false
 	}
 	for i := range 3*c.entries.n + 1 {
-		if i == 2*c.entries.n { // all that could go was touched
-			c.ix.recency.turn()
-			c.ix.recency.turn()
+		if i == 2*c.entries.n {
+			c.eviction.heedless = 1 + c.holdings/16
 		}
 		n := c.look()
 		e := c.entries.at(n)
-		if !c.isLeaf(n, e) || e.spared() || c.ix.recency.marked(c.endOf(n)) {
+		if !c.isLeaf(n, e) || e.spared() || c.eviction.heedless == 0 && c.ix.recency.marked(c.endOf(n)) {
 			continue
 		}
-		c.ix.recency.age(int64(c.holdings))
+		c.eviction.heedless = max(c.eviction.heedless-1, 0)
+		c.ix.recency.age(c.ix.held.Load())
 		c.eviction.next = c.entries.at(c.piecesOf(n)[0]).parent
 		if e.kind() == kindExpected {
 			c.dropExpected(n)

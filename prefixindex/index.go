@@ -156,6 +156,7 @@ type Index struct {
 	holesMade atomic.Uint64          // see holes.go
 	recency   recency                // which blocks lookups ended at
 	owned     atomic.Int64           // bytes of all owners' contents
+	held      atomic.Int64           // blocks that they hold
 	nextDue   atomic.Int64           // when the next of what expires is due (due.go)
 	dueMu     sync.Mutex             // held to make nextDue later, or an owner's due earlier
 	withheld  atomic.Uint64          // owners that lookups left out
