@@ -25,7 +25,8 @@ type tables struct {
 	names   lookup            // handles by engine hash
 	tips    lookup            // entries that end a block, by its hash
 	wide    map[uint64]uint32 // counters that do not fit into entries
-	aliased bool              // two entries have ended one block at a time
+	aliased int               // entries that end a block beside another one
+	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
 	parts slab[part]  // none until there is a partial entry
@@ -215,7 +216,7 @@ func (c *contents) fill(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), 1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	if !c.holds(parent, l) {
@@ -245,7 +246,7 @@ func (c *contents) drain(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), -1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	hole := c.heldBelow(n, l)
@@ -291,12 +292,12 @@ func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
 // holds reports whether the block that entry n ends is held.
 func (c *contents) holds(n uint32, l level) bool {
 	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased && c.aliasFull(n, e.tip(), l)
+	return e.full(l) || e.kind() == kindRoot || c.aliased > 0 && c.aliasFull(n, e.tip(), l)
 }
 
 // heldBelow reports whether a child of the block that entry n ends is held.
 func (c *contents) heldBelow(n uint32, l level) bool {
-	if !c.aliased {
+	if c.aliased == 0 {
 		return *c.heldCounter(n, l) != 0
 	}
 	held := false

@@ -90,10 +90,11 @@ type far struct {
 // apart: the children of partial entries, and the tokens that a child needs to fill
 // the block.
 type part struct {
-	first, next uint32 // children of a partial entry, as a list
-	tokens      uint32 // in tails: those of this piece
-	end         uint16 // tokens of the unfinished block up to the end
-	begin       uint16 // and up to the beginning
+	first      uint32 // child of a partial entry: one of a list
+	next, prev uint32 // others of that list, where this is the child
+	tokens     uint32 // in tails: those of this piece
+	end        uint16 // tokens of the unfinished block up to the end
+	begin      uint16 // and up to the beginning
 }
 
 // names hashes an engine hash: engines may count.
@@ -192,8 +193,12 @@ func (c *contents) newEntry(e entry) uint32 {
 		c.names.put(nameHash(e.key(), e.group()), n)
 	}
 	if e.border() {
-		c.aliased = c.aliased || c.findTip(e.tip()) != 0
+		if c.findTip(e.tip()) != 0 {
+			c.aliased++
+		}
 		c.tips.put(e.tip(), n)
+	} else {
+		c.partial++
 	}
 	return n
 }
@@ -206,6 +211,11 @@ func (c *contents) freeEntry(n uint32) {
 	}
 	if e.border() {
 		c.tips.drop(e.tip(), n)
+		if c.aliased > 0 && c.findTip(e.tip()) != 0 {
+			c.aliased--
+		}
+	} else {
+		c.partial--
 	}
 	if e.parent != 0 {
 		c.count(&c.entries.at(e.parent).known, counterOf(countKnown, e.parent), -1)

@@ -30,7 +30,7 @@ func yield(where string) {
 // where it contradicts itself. O(entries).
 func (w *Writer) checkInvariants() {
 	c := w.contents
-	if w.ended.Load() || c.entries.n == 0 || c.entries.n > 4*pageLen && w.stats.Stored%(64*1024) != 0 {
+	if w.ended.Load() || c.entries.n == 0 || rand.Uint32N(c.entries.n) >= 1024 {
 		return // large owners only now and then
 	}
 	bad := func(n uint32, format string, args ...any) {
@@ -39,7 +39,8 @@ func (w *Writer) checkInvariants() {
 	n := c.entries.n
 	known := make([]int, n)
 	held := make([][levels]int, n)
-	used, handles, ghosts, assumed := 0, 0, 0, 0
+	used, handles, ghosts, assumed, partial, aliased := 0, 0, 0, 0, 0, 0
+	tips := map[uint64]bool{}
 	bits := [levels]map[uint64]uint32{}   // held blocks: their position
 	orphan := [levels]map[uint64]uint32{} // parents of held blocks
 	for l := range levels {
@@ -74,7 +75,13 @@ func (w *Writer) checkInvariants() {
 				assumed++
 			}
 		}
-		if e.border() {
+		if !e.border() {
+			partial++
+		} else {
+			if tips[e.tip()] {
+				aliased++
+			}
+			tips[e.tip()] = true
 			found := false
 			c.aliases(e.tip(), func(m uint32, _ *entry) bool { found = m == i; return !found })
 			if !found {
@@ -156,6 +163,9 @@ func (w *Writer) checkInvariants() {
 	}
 	if got := len(bits[c.top()]); got != c.holdings {
 		bad(0, "counts %d holdings, has %d", c.holdings, got)
+	}
+	if partial != c.partial || aliased != c.aliased {
+		bad(0, "counts %d partial entries, %d aliases; has %d, %d", c.partial, c.aliased, partial, aliased)
 	}
 	if used != c.used || handles != c.handles || ghosts != c.ghosts || assumed != c.assumed.n {
 		bad(0, "counts %d entries, %d handles, %d ghosts, %d assumed; has %d, %d, %d, %d",

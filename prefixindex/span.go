@@ -221,6 +221,9 @@ func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 		if kind == kindHandle {
 			e.setKey(key.key)
 			e.flags |= flagRecent
+			if p.border && c.findTip(p.tip) != 0 {
+				c.thin(p.tip)
+			}
 		}
 		n = c.newEntry(e)
 		c.newPart(n, p)

@@ -71,7 +71,8 @@ type Writer struct {
 	rank     int
 	ended    atomic.Bool
 	view     atomic.Uint32
-	bytes    atomic.Int64 // of contents
+	bytes    atomic.Int64 // of contents, as far as in Index.owned
+	held     atomic.Int64 // blocks, as far as in Index.held
 	due      atomic.Int64 // when the next of what expires is due
 
 	assumedDue atomic.Int64 // when the next block of Insert is
