@@ -158,6 +158,7 @@ type Index struct {
 	holesMade atomic.Uint64          // see holes.go
 	recency   recency                // which blocks lookups ended at
 	owned     atomic.Int64           // bytes of all owners' contents
+	held      atomic.Int64           // blocks that they hold
 	nextDue   atomic.Int64           // when the next of what expires is due (due.go)
 	dueMu     sync.Mutex             // held to make nextDue later, or an owner's due earlier
 	withheld  atomic.Uint64          // owners that lookups left out
@@ -169,7 +170,8 @@ type Index struct {
 	generation uint32
 	past       Stats // counters of epochs that have ended
 
-	enforcing sync.Mutex // held by who enforces Options.MaxBytes
+	enforcing sync.Mutex   // held by who enforces Options.MaxBytes
+	stuck     atomic.Int64 // bytes up to which that is known to be of no use
 
 	sweeping sync.Mutex  // held by who sweeps
 	dead     []*contents // fenced and not yet swept; guarded by mu

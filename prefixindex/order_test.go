@@ -5,6 +5,7 @@ package prefixindex
 import (
 	"fmt"
 	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,6 @@ type meeting struct {
 	match  Match
 	all    Prompt // the first 8 blocks, with their hashes
 	writes int    // begun in the present schedule
-	begin  func() // before each schedule
 	tokens []uint32
 }
 
@@ -143,11 +143,16 @@ func TestWalkSeesFirstBlockGo(t *testing.T) {
 }
 
 // steps returns a function that lets f run to the n-th next place where it may meet
-// others, and reports whether it came there before its end.
-func steps(f func()) (run func(n int) bool) {
+// others, and reports whether it came there before its end. Places within records count
+// only if that is said.
+func steps(f func(), records bool) (run func(n int) bool) {
 	var pause func(struct{}) bool
 	next, _ := iter.Pull(func(yield func(struct{}) bool) { pause = yield; f() })
-	hook := func(string) { pause(struct{}{}) }
+	hook := func(where string) {
+		if records == strings.HasPrefix(where, "record: ") {
+			pause(struct{}{})
+		}
+	}
 	return func(n int) bool {
 		atYield.Store(&hook)
 		defer atYield.Store(nil)
@@ -158,6 +163,46 @@ func steps(f func()) (run func(n int) bool) {
 		}
 		return true
 	}
+}
+
+// inTurns has write make some steps, then read some, then write some more, then read the
+// rest, and write the rest; with all numbers of steps. It calls begin before each such
+// schedule, moment before the first step of write and after each, and check with the
+// moments between which read ran.
+func inTurns(records bool, write, read, begin, moment func(), check func(from, to int)) (schedules int) {
+	const rest = 1 << 20
+	for before, writing := 0, true; writing; before++ {
+		for reading, looking := 0, true; looking; reading++ {
+			for during, left := 0, true; left; during++ {
+				schedules++
+				begin()
+				look, next := steps(read, records), steps(write, records)
+				moment()
+				moments := 0
+				step := func() bool {
+					more := next(1)
+					moment()
+					moments++
+					return more
+				}
+				for i := 0; i < before && writing; i++ {
+					writing = step()
+				}
+				from := moments
+				looking = look(reading)
+				for i := 0; i < during && left; i++ {
+					left = step()
+				}
+				to := moments
+				look(rest)
+				for step() {
+				}
+				check(from, to)
+				left = left && writing && looking
+			}
+		}
+	}
+	return schedules
 }
 
 // held returns the owner's run at this instant, as the bits say that lookups look at.
@@ -172,68 +217,42 @@ func (g *meeting) held() int {
 	return len(g.all.hashes)
 }
 
-// meet has writes make some steps, then a lookup some, then the writes some more, then
-// the lookup the rest, and the writes theirs; with all numbers of steps. The answer must
-// be a run that the owner had while those writes were made that overlap the lookup, and
-// no longer than what it had during the lookup itself. The writes end as they began.
-func (g *meeting) meet(write func()) {
+// meet has lookups and writes take turns. The answer must be a run that the owner had
+// while those writes were made that overlap the lookup, and no longer than what it had
+// during the lookup itself. The writes end as they began, or with what begin mends.
+func (g *meeting) meet(write, begin func()) {
 	g.Helper()
-	const rest = 1 << 20
-	schedules := 0
-	lookup := func() {
+	type moment struct{ write, run int }
+	var past []moment
+	known := false
+	n := inTurns(false, write, func() {
 		g.prompt.Reset(Scope{}, g.all.tokens)
-		if schedules%2 == 0 {
-			g.ix.Hasher().Hashes(&g.prompt) // else they become known as needed
+		if known = !known; known { // else hashes become known as needed
+			g.ix.Hasher().Hashes(&g.prompt)
 		}
 		g.ix.Match(&g.prompt, &g.match)
-	}
-	type instant struct{ write, run int }
-	for before, writing := 0, true; writing; before++ {
-		for reading, looking := 0, true; looking; reading++ {
-			for during, left := 0, true; left; during++ {
-				schedules++
-				if g.begin != nil {
-					g.begin()
-				}
-				g.writes = 0
-				look, next := steps(lookup), steps(write)
-				past := []instant{{0, g.held()}}
-				step := func() bool {
-					more := next(1)
-					past = append(past, instant{g.writes, g.held()})
-					return more
-				}
-				for i := 0; i < before && writing; i++ {
-					writing = step()
-				}
-				from := len(past) - 1
-				looking = look(reading)
-				for i := 0; i < during && left; i++ {
-					left = step()
-				}
-				to := len(past) - 1
-				look(rest)
-				got := g.match.Of(g.ep).Any / 4
-				for step() {
-				}
-				had, most := false, 0
-				for i, at := range past {
-					if at.write >= past[from].write && at.write <= past[to].write {
-						had = had || at.run == got
-					}
-					if i >= from && i <= to {
-						most = max(most, at.run)
-					}
-				}
-				if !had || got > most {
-					g.Fatalf("a run of %d blocks from instant %d to %d of %v, after %d steps of the lookup",
-						got, from, to, past, reading)
-				}
-				left = left && writing && looking
+	}, func() {
+		if begin != nil {
+			begin()
+		}
+		g.writes, past = 0, past[:0]
+	}, func() {
+		past = append(past, moment{g.writes, g.held()})
+	}, func(from, to int) {
+		got, had, most := g.match.Of(g.ep).Any/4, false, 0
+		for i, at := range past {
+			if at.write >= past[from].write && at.write <= past[to].write {
+				had = had || at.run == got
+			}
+			if i >= from && i <= to {
+				most = max(most, at.run)
 			}
 		}
-	}
-	g.Logf("%d schedules", schedules)
+		if !had || got > most {
+			g.Fatalf("a run of %d blocks between the moments %d and %d of %v", got, from, to, past)
+		}
+	})
+	g.Logf("%d schedules", n)
 }
 
 // TestLookupsMeetWrites has lookups and writes meet at each of their steps.
@@ -296,7 +315,7 @@ func TestLookupsMeetWrites(t *testing.T) {
 					}
 					g.holesElsewhere(0, holes)
 					c.begin(g)
-					g.meet(func() { c.write(g) })
+					g.meet(func() { c.write(g) }, nil)
 				})
 			}
 		}
@@ -310,47 +329,102 @@ func TestLookupsMeetTheTurnToWalking(t *testing.T) {
 	g.store(0, 8)
 	g.remove(2, 3)
 	g.holesElsewhere(0, fewHoles-1)
-	g.begin = func() { // 63 elsewhere, listed
-		g.noHolesElsewhere(fewHoles-1, maxHoles)
-		g.holesElsewhere(fewHoles-1, maxHoles-1)
-	}
 	g.meet(func() {
 		g.holesElsewhere(maxHoles-1, maxHoles)
 		g.remove(1, 2)
 		g.store(1, 2)
+	}, func() { // 63 elsewhere, listed
+		g.noHolesElsewhere(fewHoles-1, maxHoles)
+		g.holesElsewhere(fewHoles-1, maxHoles-1)
 	})
-	g.begin = func() { // 32 elsewhere, walked
-		g.holesElsewhere(fewHoles-1, maxHoles)
-		g.noHolesElsewhere(fewHoles, maxHoles)
-	}
 	g.meet(func() {
 		g.noHolesElsewhere(fewHoles-1, fewHoles)
 		g.remove(1, 2)
 		g.store(1, 2)
+	}, func() { // 32 elsewhere, walked
+		g.holesElsewhere(fewHoles-1, maxHoles)
+		g.noHolesElsewhere(fewHoles, maxHoles)
 	})
 }
 
-// TestLookupsMeetOthersOfASet has owners come into the set that an owner is in, and
-// leave it, so that it changes its form: to a bitmap, and to a list.
-func TestLookupsMeetOthersOfASet(t *testing.T) {
-	for _, others := range []int{3, 70} {
-		g := newMeeting(t)
-		g.store(0, 2)
-		span := Span{Hashes: []EngineHash{1}, Tokens: g.tokens[:4], BlockTokens: 4}
-		var w []*Writer
-		for i := range others {
-			w = append(w, g.other(fmt.Sprint(i)))
+// TestFindsMeetOthersOfASet has slots come into a set and leave it, so that it changes its
+// form: to a bitmap, and to a list.
+func TestFindsMeetOthersOfASet(t *testing.T) {
+	const hash = 1 << 50
+	for _, far := range []uint32{0, 300} {
+		var r records
+		r.init()
+		for slot := range uint32(3) {
+			r.set(hash, slot)
 		}
-		w = w[others-3:]
-		require.NoError(t, w[0].Store(&span))
-		require.NoError(t, w[1].Store(&span))
-		g.meet(func() {
-			require.NoError(t, w[2].Store(&span))
-			require.NoError(t, w[1].Remove(&Removal{Hashes: span.Hashes}))
-			require.NoError(t, w[2].Remove(&Removal{Hashes: span.Hashes}))
-			require.NoError(t, w[1].Store(&span))
+		mask, out := make([]uint64, 8), make([]uint64, 8)
+		for i := range mask {
+			mask[i] = ^uint64(0)
+		}
+		n := inTurns(true, func() {
+			r.set(hash, far+3)
+			r.set(hash, far+4)
+			for _, slot := range []uint32{far + 3, far + 4, 2, 1} {
+				r.unset(hash, slot)
+			}
+			r.set(hash, 1)
+			r.set(hash, 2)
+		}, func() {
+			table := r.table(hash)
+			table.intersect(table.find(hash), mask, out)
+		}, func() {}, func() {}, func(int, int) {
+			require.True(t, out[0]&1 != 0, "slot 0 is always there")
+			require.Zero(t, out[3], "slots 192 to 255 never are")
 		})
+		t.Logf("%d schedules", n)
 	}
+}
+
+// TestFindsMeetMoves has records of one shard go, so that others move up, and come, while
+// they are looked for.
+func TestFindsMeetMoves(t *testing.T) {
+	const keys = 6
+	schedules := 0
+	for name, hash := range map[string]func(int) uint64{
+		"one home":      func(key int) uint64 { return uint64(key + 1) },
+		"over the end":  func(key int) uint64 { return 1<<(64-shardBits) - 1 - uint64(key) },
+		"several homes": func(key int) uint64 { return uint64(key/2)<<(64-shardBits-2) + uint64(key+1) },
+	} {
+		for key := range keys { // the one that is looked for
+			for gone := range keys {
+				if gone == key {
+					continue
+				}
+				var r records
+				r.init()
+				for key := range keys {
+					r.set(hash(key), uint32(key))
+				}
+				var set uint64
+				find := func() { set = r.table(hash(key)).find(hash(key)) }
+				schedules += inTurns(true, func() {
+					r.unset(hash(gone), uint32(gone))
+					r.set(hash(keys), keys)
+					r.unset(hash(keys), keys)
+					r.set(hash(gone), uint32(gone))
+				}, find, func() {}, func() {}, func(int, int) {
+					require.EqualValues(t, key+1, set, "%s: key %d while %d is gone", name, key, gone)
+				})
+				// Who comes and goes has its own set, or none.
+				schedules += inTurns(true, func() {
+					r.unset(hash(key), uint32(key))
+					r.set(hash(keys), keys)
+					r.unset(hash(gone), uint32(gone))
+					r.set(hash(key), uint32(key))
+					r.unset(hash(keys), keys)
+					r.set(hash(gone), uint32(gone))
+				}, find, func() {}, func() {}, func(int, int) {
+					require.Contains(t, []uint64{0, uint64(key) + 1}, set, "%s: key %d goes and comes", name, key)
+				})
+			}
+		}
+	}
+	t.Logf("%d schedules", schedules)
 }
 
 // TestSlotGivenAwayDuringLookup has the owner leave during a lookup, and another come
