@@ -322,28 +322,27 @@ func TestLookupsMeetWrites(t *testing.T) {
 	}
 }
 
-// TestLookupsMeetTheTurnToWalking has one hole more than are listed come, and one less
-// than are walked.
+// TestLookupsMeetTheTurnToWalking makes one hole more than are listed, and closes one of
+// as few as are listed again.
 func TestLookupsMeetTheTurnToWalking(t *testing.T) {
 	g := newMeeting(t)
+	g.holesElsewhere(0, fewHoles-1)
 	g.store(0, 8)
 	g.remove(2, 3)
-	g.holesElsewhere(0, fewHoles-1)
 	g.meet(func() {
-		g.holesElsewhere(maxHoles-1, maxHoles)
-		g.remove(1, 2)
-		g.store(1, 2)
-	}, func() { // 63 elsewhere, listed
+		g.remove(2, 3)
+	}, func() { // 64 elsewhere, listed
+		g.store(2, 3)
 		g.noHolesElsewhere(fewHoles-1, maxHoles)
-		g.holesElsewhere(fewHoles-1, maxHoles-1)
+		g.holesElsewhere(fewHoles-1, maxHoles)
 	})
 	g.meet(func() {
 		g.noHolesElsewhere(fewHoles-1, fewHoles)
-		g.remove(1, 2)
-		g.store(1, 2)
-	}, func() { // 32 elsewhere, walked
-		g.holesElsewhere(fewHoles-1, maxHoles)
-		g.noHolesElsewhere(fewHoles, maxHoles)
+	}, func() { // 32 elsewhere, walked, and one that came when none was listed
+		g.store(2, 3)
+		g.holesElsewhere(fewHoles-1, maxHoles+1)
+		g.remove(2, 3)
+		g.noHolesElsewhere(fewHoles, maxHoles+1)
 	})
 }
 
