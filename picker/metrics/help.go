@@ -105,6 +105,7 @@ var help = map[string]string{
 	"prefixindex.Stats.Expected":            "blocks that Expect recorded, each time",
 	"prefixindex.Stats.Expired":             "blocks without events that ended: by time, or at the owner's first event",
 	"prefixindex.Stats.Fenced":              "calls refused with ErrFenced",
+	"prefixindex.Stats.Forgotten":           "engine blocks no longer known by name, for want of room",
 	"prefixindex.Stats.Handles":             "engine blocks that a removal or a child could name, parked ones included",
 	"prefixindex.Stats.Holdings":            "sum over owners of the blocks each holds on any tier",
 	"prefixindex.Stats.Inserted":            "blocks recorded without events, the first time",
