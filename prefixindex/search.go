@@ -55,18 +55,20 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	// work where nobody does. That look is part of every run: a hole made after it
 	// counts as made during the search.
 	before := ix.holesMade.Load()
+	due := ix.nextDue.Load() // first: another lookup may end what is due before it is looked for
 	hash := s.hash(0)
 	t := ix.records.table(hash)
 	set := t.find(hash)
 	if set == 0 {
 		return
 	}
+	yield("looked")
 	live := m.search.masks[:words]
 	for i, page := range r.slots {
 		live[i] = page.live
 	}
-	if ix.nextDue.Load() != never {
-		if at := ix.options.Clock().UnixNano(); at >= ix.nextDue.Load() {
+	if due != never {
+		if at := ix.options.Clock().UnixNano(); at >= due {
 			ix.expireDue(r, at, live)
 			t = ix.records.table(hash)
 			set = t.find(hash)
@@ -182,6 +184,7 @@ func (s *chainSearch) run(before uint64) {
 		mask[i] = m.found[i] &^ w
 		walking |= w
 	}
+	yield("walkers known")
 	x.holes = x.holes[:0]
 	for i, page := range m.roster.slots {
 		holed += bits.OnesCount64(mask[i] & page.state.holed.Load())
@@ -203,6 +206,7 @@ func (s *chainSearch) run(before uint64) {
 		}
 	}
 
+	yield("holes known")
 	if words == 1 {
 		s.search64(mask[0])
 	} else {
