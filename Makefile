@@ -84,6 +84,14 @@ links: ## What the library links: two small dependencies, no test code
 quickstart: ## Two fake engines, three routing policies, a table
 	go run ./examples/quickstart
 
+.PHONY: gateway
+gateway: ## A gateway over three fake engines, to point curl at
+	go run ./examples/gateway
+
+.PHONY: load-gateway
+load-gateway: ## What the gateway adds to 2,000 concurrent streams; takes 80 seconds
+	WARMROUTE_LOAD=2000 go test -count 1 -v -run '^TestLoad$$' $(TESTFLAGS) ./examples/gateway
+
 # --- benchmarks ------------------------------------------------------------------
 
 include bench/targets.mk
