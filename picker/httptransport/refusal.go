@@ -6,10 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
+
+	"github.com/warmroute/warmroute/picker"
 )
+
+// unpicked is the reply to a request for which a pick failed.
+func unpicked(r *http.Request, err error) *http.Response {
+	if errors.Is(err, picker.ErrOverloaded) {
+		return refusal(r, http.StatusTooManyRequests, "all engines are busy")
+	}
+	return refusal(r, http.StatusServiceUnavailable, "no engine is available")
+}
 
 // refusal is a reply that no backend gave.
 func refusal(r *http.Request, status int, message string) *http.Response {
@@ -35,9 +46,7 @@ func ErrorHandler(w http.ResponseWriter, _ *http.Request, err error) {
 		status = http.StatusGatewayTimeout
 	}
 	body, header := errorJSON(status, "the engine did not answer")
-	for name, values := range header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

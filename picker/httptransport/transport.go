@@ -51,8 +51,9 @@ type Options struct {
 	Bytes     bool
 
 	// Index is told where prompts go: by Index.Insert, for engines without events, or by
-	// Index.Expect for so long, for those whose events come late. With neither it is not
-	// used.
+	// Index.Expect for so long, for those whose events come late. It is told before the
+	// request is sent, so that those that come meanwhile follow it; what then fails was
+	// recorded for nothing. With neither it is not used.
 	Index  *prefixindex.Index
 	Insert bool
 	Expect time.Duration
@@ -162,6 +163,13 @@ type scratch struct {
 	resting  []int // places of candidates that are skipped for that alone
 }
 
+// release returns s to the pool, without the request's bytes.
+func (t *Transport) release(s *scratch) {
+	s.body = openaireq.Body{Tokens: s.body.Tokens[:0]}
+	s.prompt.Reset(prefixindex.Scope{}, nil)
+	t.scratch.Put(s)
+}
+
 // RoundTrip implements http.RoundTripper: see the package comment. r is not changed, and
 // its body is closed.
 //
@@ -169,7 +177,7 @@ type scratch struct {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.count(&t.stats.Requests)
 	s := t.scratch.Get().(*scratch) //nolint:forcetypeassert // holds nothing else
-	defer t.scratch.Put(s)
+	defer t.release(s)
 
 	out := r.WithContext(r.Context()) // a copy
 	if err := t.read(r, out, s); err != nil {
@@ -260,10 +268,8 @@ func (t *Transport) try(r *http.Request, s *scratch) (*http.Response, error) {
 		switch {
 		case none != nil && attempt > 1:
 			return res, err // what the last one said
-		case errors.Is(none, picker.ErrOverloaded):
-			return refusal(r, http.StatusTooManyRequests, "all engines are busy"), nil
 		case none != nil:
-			return refusal(r, http.StatusServiceUnavailable, "no engine is available"), nil
+			return unpicked(r, none), nil
 		case attempt > 1:
 			t.count(&t.stats.Retries)
 			if res != nil {
@@ -273,7 +279,7 @@ func (t *Transport) try(r *http.Request, s *scratch) (*http.Response, error) {
 		s.call.Candidates[d.Index].Skip = true // if there is a next attempt
 		t.record(d, s)
 		backend := s.backends[d.Index].URL
-		res, err = t.send(r, backend)
+		res, err = t.send(r, s.body.Bytes(), backend)
 		gone := r.Context().Err() != nil
 		if !gone && undialed(err) {
 			t.count(&t.stats.Undialed)
@@ -324,13 +330,14 @@ func (t *Transport) record(d picker.Decision, s *scratch) {
 }
 
 // send sends a copy of r to a backend.
-func (t *Transport) send(r *http.Request, backend *url.URL) (*http.Response, error) {
+func (t *Transport) send(r *http.Request, body []byte, backend *url.URL) (*http.Response, error) {
 	out := r.WithContext(r.Context())
-	if r.GetBody != nil {
-		var err error
-		if out.Body, err = r.GetBody(); err != nil {
-			return nil, err
-		}
+	out.Body, out.GetBody = http.NoBody, nil
+	if len(body) > 0 {
+		whole := &payload{data: body}
+		defer whole.Close()
+		out.Body, _ = whole.again() // not closed yet
+		out.GetBody = whole.again
 	}
 	u := *r.URL
 	u.Scheme, u.Host = backend.Scheme, backend.Host

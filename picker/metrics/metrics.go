@@ -11,8 +11,10 @@ import (
 
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 // Kind says how a metric behaves.
@@ -39,8 +41,8 @@ type Metric struct {
 
 // Stats are the structs that are counted in.
 type Stats interface {
-	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats |
-		picker.Stats | picker.LedgerStats | picker.Calibration
+	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats | enginemetrics.Stats |
+		picker.Stats | picker.LedgerStats | picker.Calibration | openaireq.ClientStats | EndpointStats
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -70,6 +72,12 @@ func subject(s any) string {
 		return "ledger"
 	case picker.Calibration:
 		return "calibration"
+	case enginemetrics.Stats:
+		return "scraper"
+	case openaireq.ClientStats:
+		return "tokenizer"
+	case EndpointStats:
+		return "endpoint"
 	default:
 		return "picker"
 	}

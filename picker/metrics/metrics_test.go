@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -135,12 +136,12 @@ func TestNames(t *testing.T) {
 // Help is what the fields' comments say.
 func TestHelpIsThatOfTheFields(t *testing.T) {
 	comments := map[string]string{}
-	for _, dir := range []string{"prefixindex", "kvevents", "picker"} {
+	for _, dir := range []string{"prefixindex", "kvevents", "scorer/enginemetrics", "picker", "picker/openaireq", "picker/metrics"} {
 		files, err := os.ReadDir("../../" + dir)
 		require.NoError(t, err)
 		for _, f := range files {
 			if name := f.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
-				read(t, dir, "../../"+dir+"/"+name, comments)
+				read(t, path.Base(dir), "../../"+dir+"/"+name, comments)
 			}
 		}
 	}
