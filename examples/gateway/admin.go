@@ -1,19 +1,22 @@
 package main
 
 import (
-	"fmt"
 	"iter"
 	"net/http"
-	"strconv"
-	"strings"
 
+	"github.com/warmroute/warmroute/picker"
 	"github.com/warmroute/warmroute/picker/metrics"
 )
 
 // adminHandler is for operators: it is served on loopback unless told otherwise.
 func (g *gateway) adminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", g.serveMetrics)
+	mux.Handle("/debug/", http.StripPrefix("/debug", g.view))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", metrics.ContentType)
+		sources := g.sources()
+		_ = metrics.Write(w, sources.All()) // whoever asked is gone
+	})
 	g.health(mux)
 	return mux
 }
@@ -31,60 +34,47 @@ func (g *gateway) health(mux *http.ServeMux) {
 	})
 }
 
-// serveMetrics writes all that the library counts in the text format of Prometheus.
-func (g *gateway) serveMetrics(w http.ResponseWriter, _ *http.Request) {
-	p := page{families: make(map[string]*strings.Builder)}
-	p.add(metrics.Of(g.index.Stats()))
-	p.add(metrics.Of(g.picker.Stats()))
-	p.add(metrics.Of(g.ledger.Stats()))
+// sources are all that count.
+func (g *gateway) sources() metrics.Sources {
+	s := metrics.Sources{
+		Index: g.index, Ledger: g.ledger, Scraper: g.fleet.scraper,
+		Pickers: map[string]*picker.Picker{"main": g.picker},
+		More:    []iter.Seq[metrics.Metric]{metrics.Of(g.tokens.Stats()), g.own},
+	}
 	for _, e := range *g.fleet.engines.Load() {
-		label := metrics.Label{Name: "engine", Value: e.spec.URL}
-		up := 0.0
-		l := e.live.Load()
-		if l != nil {
-			if l.up {
-				up = 1
-			}
-			p.add(metrics.Of(g.ledger.Calibration(l.endpoint), label))
+		at := metrics.Endpoint{Name: e.spec.URL}
+		if l := e.live.Load(); l != nil {
+			at.Handle, at.Target = l.endpoint, l.page
 			for i, sub := range l.subs {
-				rank := metrics.Label{Name: "rank", Value: strconv.Itoa(l.sockets[i].Rank)}
-				p.add(metrics.Of(sub.Stats(), label, rank))
+				at.Streams = append(at.Streams, metrics.Stream{Rank: l.sockets[i].Rank, Subscriber: sub})
 			}
 		}
-		p.one(metrics.Metric{
+		s.Endpoints = append(s.Endpoints, at)
+	}
+	return s
+}
+
+// own yields what the gateway itself knows.
+func (g *gateway) own(yield func(metrics.Metric) bool) {
+	for _, e := range *g.fleet.engines.Load() {
+		up := metrics.Metric{
 			Name: "gateway_engine_up", Help: "1 if requests may be sent there", Kind: metrics.Gauge,
-			Labels: []metrics.Label{label}, Value: up,
+			Labels: []metrics.Label{{Name: "endpoint", Value: e.spec.URL}},
+		}
+		if l := e.live.Load(); l != nil && l.up {
+			up.Value = 1
+		}
+		if !yield(up) {
+			return
+		}
+	}
+	if g.file != nil {
+		_ = yield(metrics.Metric{
+			Name: "gateway_endpoints_file_loads_total", Help: "times that the endpoints file was taken",
+			Value: float64(g.file.reads.Load()),
+		}) && yield(metrics.Metric{
+			Name: "gateway_endpoints_file_refused_total", Help: "times that it could not be read or had a mistake",
+			Value: float64(g.file.bad.Load()),
 		})
 	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	for _, name := range p.order {
-		fmt.Fprint(w, p.families[name])
-	}
-}
-
-// page collects metrics by family, as the format wants them.
-type page struct {
-	order    []string
-	families map[string]*strings.Builder
-}
-
-func (p *page) add(all iter.Seq[metrics.Metric]) {
-	for m := range all {
-		p.one(m)
-	}
-}
-
-func (p *page) one(m metrics.Metric) {
-	b := p.families[m.Name]
-	if b == nil {
-		b = new(strings.Builder)
-		p.families[m.Name] = b
-		p.order = append(p.order, m.Name)
-		kind := "counter"
-		if m.Kind == metrics.Gauge {
-			kind = "gauge"
-		}
-		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, kind)
-	}
-	fmt.Fprintln(b, m)
 }

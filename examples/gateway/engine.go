@@ -154,8 +154,11 @@ func (e *engine) watch(ctx context.Context, l *live) error {
 				return errChanged
 			}
 		}
-		if next.up != l.up {
-			e.log.Info("engine", "up", next.up, "last_scrape", l.page.Err())
+		switch {
+		case next.up && !l.up:
+			e.log.Info("engine is up", "model", l.model, "ranks", len(l.sockets))
+		case !next.up && l.up:
+			e.log.Warn("engine is down", "last_scrape", l.page.Err())
 		}
 		if next.up != l.up || !maps.Equal(next.adapters, l.adapters) {
 			l = &next

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/debugview"
 	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
@@ -25,6 +26,7 @@ type gateway struct {
 	index  *prefixindex.Index
 	ledger *picker.Ledger
 	picker *picker.Picker
+	view   *debugview.View
 	fleet  *fleet
 	tokens *openaireq.Client
 	file   *endpointsFile // nil: the engines are those of the flags
@@ -52,8 +54,11 @@ func newGateway(c config) (g *gateway, err error) {
 	if g.ledger, err = picker.NewLedger(picker.LedgerOptions{}); err != nil {
 		return nil, err
 	}
+	if g.view, err = debugview.New(debugview.Options{Sources: g.sources}); err != nil {
+		return nil, err
+	}
 	g.picker, err = picker.New(picker.Options{
-		Index: g.index, Ledger: g.ledger,
+		Index: g.index, Ledger: g.ledger, Observers: []picker.Observer{g.view.Observer("main")},
 		Caps: []picker.Named{{Name: "max in flight", Filter: picker.MaxInFlight(c.maxInFlight)}},
 	})
 	if err != nil {

@@ -183,9 +183,9 @@ func TestDemo(t *testing.T) {
 	status, _ := r.get(0, "/readyz")
 	require.Equal(t, http.StatusOK, status)
 	_, page := r.get(1, "/metrics")
-	require.Contains(t, page, "\nwarmroute_picker_picks_total 2\n")
+	require.Contains(t, page, "\nwarmroute_picker_picks_total{picker=\"main\"} 2\n")
 	require.Contains(t, page, "\n# TYPE gateway_engine_up gauge\n")
-	require.Contains(t, page, fmt.Sprintf("gateway_engine_up{engine=%q} 1\n", specs[2].URL))
+	require.Contains(t, page, fmt.Sprintf("gateway_engine_up{endpoint=%q} 1\n", specs[2].URL))
 }
 
 // A request under way when SIGTERM comes gets its whole answer; probes fail at once.

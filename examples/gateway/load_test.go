@@ -148,7 +148,7 @@ func (a *arm) stream(client *http.Client, body []byte) (first time.Duration, err
 	defer resp.Body.Close()
 	lines := bufio.NewReaderSize(resp.Body, 512)
 	if _, err := lines.ReadByte(); err != nil || resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s: %v", resp.Status, err)
+		return 0, fmt.Errorf("%s: %w", resp.Status, err)
 	}
 	first = time.Since(began)
 	n := a.now.Add(1)

@@ -119,6 +119,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if demo {
+		for g.fleet.up() < len(c.engines) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
 		fmt.Print(demoText(g.address()))
 	}
 	return g.serve(ctx)
