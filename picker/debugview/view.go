@@ -22,13 +22,13 @@ type Options struct {
 	Sources func() metrics.Sources
 
 	// Decisions is how many are kept, 1 to 65,536; 0: 512. MaxBytes is for how much
-	// memory, 64 KiB to 1 GiB; 0: 32 MiB. A decision among 64 candidates takes about 40 kB.
+	// memory, 64 KiB to 1 GiB; 0: 32 MiB. One among 64 candidates takes about 40 kB.
 	Decisions int
 	MaxBytes  int
 
-	// PerSecond is how many picks are recorded in a second, those of all pickers together;
-	// the others are counted only. 0: 100; negative: all. Recording a pick costs about as
-	// much again as the pick.
+	// PerSecond is how many picks are recorded in a second, of all pickers together; the
+	// others are counted only. 0: 100; negative: all. Recording a pick costs about as much
+	// again as the pick.
 	PerSecond int
 
 	Clock func() time.Time // nil: time.Now
@@ -58,13 +58,19 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// View is the page, and the http.Handler that serves it. Its methods are safe for
-// concurrent use.
+// View remembers what pickers did, and is the http.Handler that shows it. Its methods
+// are safe for concurrent use.
 type View struct {
 	o   Options
 	mux *http.ServeMux
 
-	mu sync.Mutex // over all below
+	mu      sync.Mutex // over all below
+	second  int64      // of the clock, in which so many picks were recorded
+	inIt    int
+	kept    decisions
+	history history
+	served  served
+	passed  uint64 // picks that were not recorded
 }
 
 // New returns a view. The error is ErrOptions.
@@ -72,15 +78,17 @@ func New(o Options) (*View, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	v := &View{o: o, mux: http.NewServeMux()}
-	return v, nil
+	v := &View{o: o, kept: decisions{ring: make([]slot, o.Decisions), maxBytes: o.MaxBytes}}
+	var err error
+	v.mux, err = v.routes()
+	return v, err
 }
 
-// ServeHTTP serves the page and what belongs to it; see the package comment.
-func (v *View) ServeHTTP(w http.ResponseWriter, r *http.Request) { v.mux.ServeHTTP(w, r) }
-
-// Observer returns what a picker of that name is to be given in its Options.Observers.
-// The name is that of the picker in [metrics.Sources]. O(1).
+// Observer returns what the picker of that name is to be given in its Options.Observers.
+// The name is the picker's in [metrics.Sources].
+//
+// O(1). What it adds to a pick and its end is a lock and no allocation, and to one that
+// is recorded the record and a copy of it.
 func (v *View) Observer(name string) picker.Observer { return &observer{v, name} }
 
 // observer watches one picker.
@@ -90,10 +98,44 @@ type observer struct {
 }
 
 // WantsRecord implements picker.RecordObserver.
-func (o *observer) WantsRecord() bool { return true }
+func (o *observer) WantsRecord() bool {
+	v := o.v
+	if v.o.PerSecond < 0 {
+		return true
+	}
+	second := v.o.Clock().Unix()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if second != v.second {
+		v.second, v.inIt = second, 0
+	}
+	v.inIt++
+	return v.inIt <= v.o.PerSecond
+}
 
 // OnPick implements picker.PickObserver.
-func (o *observer) OnPick(e picker.PickEvent) {}
+func (o *observer) OnPick(e picker.PickEvent) {
+	v := o.v
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e.Call.Record == nil {
+		v.passed++
+		return
+	}
+	v.kept.add(o, &e)
+}
 
 // OnDone implements picker.DoneObserver.
-func (o *observer) OnDone(e picker.DoneEvent) {}
+func (o *observer) OnDone(e picker.DoneEvent) {
+	v := o.v
+	now := v.o.Clock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.history.add(now, &e)
+	if r := e.Outcome.Result; r == picker.OK || r == picker.Unsaid {
+		v.served.note(e.Endpoint, now)
+	}
+	if d := v.kept.find(o, e.Decision.Pick); d != nil {
+		d.done, d.end = true, e
+	}
+}

@@ -136,7 +136,7 @@ func TestNames(t *testing.T) {
 // Help is what the fields' comments say.
 func TestHelpIsThatOfTheFields(t *testing.T) {
 	comments := map[string]string{}
-	for _, dir := range []string{"prefixindex", "kvevents", "scorer/enginemetrics", "picker", "picker/openaireq", "picker/metrics"} {
+	for _, dir := range []string{"prefixindex", "kvevents", "kvevents/zmtp", "scorer/enginemetrics", "picker", "picker/openaireq", "picker/metrics"} {
 		files, err := os.ReadDir("../../" + dir)
 		require.NoError(t, err)
 		for _, f := range files {

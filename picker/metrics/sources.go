@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
@@ -37,6 +38,7 @@ type Endpoint struct {
 type Stream struct {
 	Rank       int // the value of the label "rank"
 	Subscriber *kvevents.Subscriber
+	Source     *zmtp.Source // where its frames come from, if that is what it is
 }
 
 // EndpointStats is the state of one endpoint: what the router sent there, and what the
@@ -103,7 +105,13 @@ func (s *Sources) sequences() (all []iter.Seq[Metric]) {
 		}
 		for _, stream := range e.Streams {
 			rank := Label{"rank", strconv.Itoa(stream.Rank)}
-			all = append(all, Of(stream.Subscriber.Stats(), label, rank), s.view(e, stream.Rank, label, rank))
+			all = append(all, s.view(e, stream.Rank, label, rank))
+			if stream.Subscriber != nil {
+				all = append(all, Of(stream.Subscriber.Stats(), label, rank))
+			}
+			if stream.Source != nil {
+				all = append(all, Of(stream.Source.Stats(), label, rank))
+			}
 		}
 		if len(e.Streams) == 0 {
 			all = append(all, s.view(e, 0, label, Label{"rank", "0"}))
@@ -120,27 +128,16 @@ func (s *Sources) Name(e *Endpoint) string {
 	return e.Name
 }
 
-// view yields a gauge for each view there is: 1 for the one that a rank has, 0 for the
-// others.
+// view yields how far the picture of a rank's cache can be trusted.
 func (s *Sources) view(e *Endpoint, rank int, labels ...Label) iter.Seq[Metric] {
 	return func(yield func(Metric) bool) {
 		if s.Index == nil {
 			return
 		}
-		has := s.Index.View(e.Handle, rank)
-		for v := prefixindex.ViewNever; v <= prefixindex.ViewStale; v++ {
-			m := Metric{
-				Name:   "warmroute_endpoint_view",
-				Help:   "1 for how far the picture of its cache can be trusted, 0 for the other views",
-				Kind:   Gauge,
-				Labels: slices.Concat(labels, []Label{{"view", v.String()}}),
-			}
-			if v == has {
-				m.Value = 1
-			}
-			if !yield(m) {
-				return
-			}
-		}
+		w := walk{labels: labels, yield: yield}
+		oneOf(&w, Metric{
+			Name: "warmroute_endpoint_view",
+			Help: "how far the picture of its cache can be trusted",
+		}, "view", s.Index.View(e.Handle, rank), prefixindex.ViewStale)
 	}
 }
