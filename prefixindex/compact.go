@@ -23,8 +23,8 @@ func (c *contents) compact() {
 		c.until.extend(next)
 	}
 	c.free = 0
-	c.names.clear(c.names.live)
-	c.tips.clear(c.tips.live)
+	c.names.clear(c.names.live, next)
+	c.tips.clear(c.tips.live, next)
 	for n, m := range to {
 		if m == 0 {
 			continue
@@ -51,7 +51,7 @@ func (c *contents) compact() {
 		if old.parts.n > n {
 			if x := *old.parts.at(n); x != (part{}) {
 				c.parts.extend(next)
-				x.first, x.next = to[x.first], to[x.next]
+				x.first, x.next, x.prev = to[x.first], to[x.next], to[x.prev]
 				if x.tokens != 0 {
 					c.block = append(c.block[:0], make([]uint32, x.end-x.begin)...)
 					old.tails.read(x.tokens, c.block)
@@ -74,20 +74,19 @@ func (c *contents) compact() {
 		}
 		c.wide[counterOf(id>>32, to[uint32(id)])] = count
 	}
-	c.queue = ghostQueue{}
-	for old.queue.n > 0 {
-		if n := old.queue.pop(); to[n] != 0 {
-			c.queue.push(to[n])
-		}
+	for i := range c.queue.n {
+		at := &c.queue.ring[(c.queue.head+i)%len(c.queue.ring)]
+		*at = to[*at]
 	}
+	c.widen()
 	c.eviction = eviction{}
 	c.assumed.newest, c.assumed.oldest = to[c.assumed.newest], to[c.assumed.oldest]
 	c.expected.renumber(to)
 }
 
-// sparse reports whether most of the entries' memory lies idle.
+// sparse reports whether a third of the entries' memory lies idle.
 func (c *contents) sparse() bool {
-	return c.entries.n > 2*pageLen && uint32(c.used)*3 < c.entries.n
+	return c.entries.n > pageLen && uint32(c.used)*3 < 2*c.entries.n
 }
 
 // mapEntry is about what a map needs for one of its elements of a few words.

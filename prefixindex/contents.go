@@ -25,7 +25,8 @@ type tables struct {
 	names   lookup            // handles by engine hash
 	tips    lookup            // entries that end a block, by its hash
 	wide    map[uint64]uint32 // counters that do not fit into entries
-	aliased bool              // two entries have ended one block at a time
+	aliased int               // entries that end a block beside another one
+	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
 	parts slab[part]  // none until there is a partial entry
@@ -44,11 +45,12 @@ type tables struct {
 	expected expected
 	locked   *shard // by a lookup that ends a block in it (expire)
 
-	pieces  []piece  // scratch of cut
-	chain   []uint32 // scratch: entries of one handle, first to last
-	block   []uint32 // scratch: tokens of one block
-	extras  []Extra  // scratch: extras of one block
-	spanned []Extra  // scratch: extras of a span, in order
+	pieces  []piece     // scratch of cut
+	ahead   []BlockHash // scratch of store: the blocks of a span, where they are hashed at once
+	chain   []uint32    // scratch: entries of one handle, first to last
+	block   []uint32    // scratch: tokens of one block
+	extras  []Extra     // scratch: extras of one block
+	spanned []Extra     // scratch: extras of a span, in order
 
 	swept   uint32 // entries that sweep is done with
 	counted bool   // of dead contents: what was lost with them is counted
@@ -214,7 +216,7 @@ func (c *contents) fill(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), 1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	if !c.holds(parent, l) {
@@ -244,7 +246,7 @@ func (c *contents) drain(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), -1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	hole := c.heldBelow(n, l)
@@ -290,12 +292,12 @@ func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
 // holds reports whether the block that entry n ends is held.
 func (c *contents) holds(n uint32, l level) bool {
 	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased && c.aliasFull(n, e.tip(), l)
+	return e.full(l) || e.kind() == kindRoot || c.aliased > 0 && c.aliasFull(n, e.tip(), l)
 }
 
 // heldBelow reports whether a child of the block that entry n ends is held.
 func (c *contents) heldBelow(n uint32, l level) bool {
-	if !c.aliased {
+	if c.aliased == 0 {
 		return *c.heldCounter(n, l) != 0
 	}
 	held := false

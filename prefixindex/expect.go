@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxExpectations is how many expectations an owner has open; more end the oldest.
+// maxExpectations is how many expectations an owner has open, and Options.OwnerBlocks how
+// many blocks they have together; more end the one that is due next.
 const maxExpectations = 4096
 
 // expected is what Expect recorded: a block of an expectation is an entry of its own,
@@ -65,7 +66,7 @@ func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Dura
 // expect records blocks from number from on.
 func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until int64) {
 	x := &c.expected
-	if len(x.open) == maxExpectations {
+	for len(x.open) == maxExpectations || len(x.open) > 0 && x.blocks+len(blocks)-from > c.ix.options.OwnerBlocks {
 		c.endExpectation()
 	}
 	parent, first := uint32(0), from
@@ -83,7 +84,7 @@ func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until in
 		n := c.findKind(tip, kindExpected)
 		if n == 0 {
 			depth := c.entries.at(parent).depth() + 1
-			if depth > maxDepth || c.used >= entryMask-1 {
+			if depth > maxDepth || c.used >= maxEntry-1 {
 				break
 			}
 			e := entry{parent: parent, place: placeOf(depth, kindExpected, 0), flags: flagBorder}
@@ -98,7 +99,7 @@ func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until in
 		e := c.entries.at(n)
 		was := c.credit(n)
 		e.flags &^= flagConfirm | flagEvicted
-		if c.aliased && c.reported(tip) {
+		if c.aliased > 0 && c.reported(tip) {
 			e.flags |= flagConfirm
 		}
 		c.count(&e.copies, counterOf(countRefs, n), 1)

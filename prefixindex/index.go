@@ -118,7 +118,9 @@ type Endpoint uint64
 // handle as a whole is not. Slot of the zero Endpoint is 0, which no member has.
 //
 // O(1).
-func (e Endpoint) Slot() int { return int(uint32(e)) }
+func (e Endpoint) Slot() int {
+	return int(uint32(e) & (1<<31 - 1)) // never negative, though int may have 32 bits
+}
 
 // Tier is where a copy of a block lives.
 type Tier uint8
@@ -167,6 +169,7 @@ type Index struct {
 	holesMade atomic.Uint64          // see holes.go
 	recency   recency                // which blocks lookups ended at
 	owned     atomic.Int64           // bytes of all owners' contents
+	held      atomic.Int64           // blocks that they hold
 	nextDue   atomic.Int64           // when the next of what expires is due (due.go)
 	dueMu     sync.Mutex             // held to make nextDue later, or an owner's due earlier
 	withheld  atomic.Uint64          // owners that lookups left out
@@ -178,7 +181,8 @@ type Index struct {
 	generation uint32
 	past       Stats // counters of epochs that have ended
 
-	enforcing sync.Mutex // held by who enforces Options.MaxBytes
+	enforcing sync.Mutex   // held by who enforces Options.MaxBytes
+	stuck     atomic.Int64 // bytes up to which that is known to be of no use
 
 	sweeping sync.Mutex  // held by who sweeps
 	dead     []*contents // fenced and not yet swept; guarded by mu

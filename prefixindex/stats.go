@@ -27,7 +27,7 @@ func (ix *Index) Stats() Stats {
 		}
 	}
 	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
-	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
+	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, ix.records.blocks()
 	return s
 }
 
@@ -58,6 +58,7 @@ type Stats struct {
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
 	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
+	Forgotten      uint64 // engine blocks no longer known by name, for want of room
 	Expired        uint64 // blocks without events that ended: by time, or at the owner's first event
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
@@ -98,6 +99,7 @@ func (s *Stats) add(t *Stats) {
 	s.ParkedDropped += t.ParkedDropped
 	s.Conflicts += t.Conflicts
 	s.Evicted += t.Evicted
+	s.Forgotten += t.Forgotten
 	s.Expired += t.Expired
 	s.Malformed += t.Malformed
 	s.Fenced += t.Fenced

@@ -86,8 +86,8 @@ func newFleet(t *testing.T, urls []string, of ...func(*httptransport.Options, *p
 		require.Equal(t, st.Reserved, st.Released)
 		require.EqualValues(t, f.picks, st.Released)
 		require.Zero(t, st.DoubleRelease)
-		for _, b := range f.backends {
-			requests, tokens := f.ledger.InFlight(b.Candidate.Endpoint)
+		for i := range f.backends {
+			requests, tokens := f.ledger.InFlight(f.backends[i].Candidate.Endpoint)
 			require.Zero(t, requests)
 			require.Zero(t, tokens)
 		}
@@ -112,8 +112,8 @@ func (f *fleet) results(t *testing.T, n int) []picker.Result {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		results = nil
-		for _, e := range f.ended {
-			results = append(results, e.Outcome.Result)
+		for i := range f.ended {
+			results = append(results, f.ended[i].Outcome.Result)
 		}
 		return len(results) >= n
 	}, 5*time.Second, time.Millisecond)

@@ -24,7 +24,7 @@ func TestRetries(t *testing.T) {
 	closes := func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
-			conn.Close()
+			_ = conn.Close()
 		}
 	}
 	ok := says(200, "fine")
@@ -46,15 +46,16 @@ func TestRetries(t *testing.T) {
 		{"not of what broke an engine", []http.HandlerFunc{closes, ok}, 0, 0, []picker.Result{picker.Failed}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var urls, bodies []string
+			var urls []string
 			for _, h := range test.backends {
 				if h == nil {
 					urls = append(urls, dead(t))
 					continue
 				}
 				urls = append(urls, backend(t, func(w http.ResponseWriter, r *http.Request) {
-					body, _ := io.ReadAll(r.Body)
-					bodies = append(bodies, string(body))
+					if body, _ := io.ReadAll(r.Body); string(body) != completion {
+						t.Errorf("body: %s", body)
+					}
 					h(w, r)
 				}).URL)
 			}
@@ -74,9 +75,6 @@ func TestRetries(t *testing.T) {
 			}
 			require.Equal(t, test.want, f.results(t, len(test.want)))
 			require.EqualValues(t, len(test.want)-1, f.Stats().Retries)
-			for _, body := range bodies {
-				require.Equal(t, completion, body)
-			}
 		})
 	}
 }
@@ -86,11 +84,13 @@ func TestRetryHook(t *testing.T) {
 	var asked []string
 	flaky := func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Host)
-		w.WriteHeader(500)
+		w.WriteHeader(http.StatusInternalServerError)
 	}
 	a, b := backend(t, flaky), backend(t, flaky)
 	f := newFleet(t, []string{a.URL, b.URL}, prefer, func(o *httptransport.Options, _ *picker.Options) {
-		o.Retry = func(res *http.Response, _ error) bool { return res != nil && res.StatusCode == 500 }
+		o.Retry = func(res *http.Response, _ error) bool {
+			return res != nil && res.StatusCode == http.StatusInternalServerError
+		}
 	})
 	res, _ := post(t, f, "http://x", completion)
 	require.Equal(t, 500, res.StatusCode)
@@ -204,7 +204,7 @@ func TestForwardsUnchanged(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer key")
 	r.Trailer = http.Header{"X-Digest": {"abc"}}
 	res := do(r)
-	require.Equal(t, completion, string(gotBody))
+	require.True(t, bytes.Equal([]byte(completion), gotBody), "%s", gotBody)
 	require.Equal(t, "/base%2Fpath/v1/completions%3A?a=1", got.RequestURI)
 	require.Equal(t, f.backends[0].URL.Host, got.Host)
 	require.Equal(t, "Bearer key", got.Header.Get("Authorization"))

@@ -24,7 +24,7 @@ type replies struct {
 }
 
 func (a replies) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: a.header, Body: io.NopCloser(a.body()), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: a.header, Body: io.NopCloser(a.body()), Request: r}, nil
 }
 
 // outcome sends a request whose reply is a, and returns what was reported of it, and

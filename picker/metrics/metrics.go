@@ -12,6 +12,7 @@ import (
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
@@ -43,7 +44,8 @@ type Metric struct {
 // Stats are the structs that are counted in.
 type Stats interface {
 	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats | zmtp.SourceStats | enginemetrics.Stats |
-		picker.Stats | picker.LedgerStats | picker.Calibration | openaireq.ClientStats | EndpointStats
+		picker.Stats | picker.LedgerStats | picker.Calibration | openaireq.ClientStats | httptransport.Stats |
+		EndpointStats
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -81,6 +83,8 @@ func subject(s any) string {
 		return "tokenizer"
 	case EndpointStats:
 		return "endpoint"
+	case httptransport.Stats:
+		return "transport"
 	default:
 		return "picker"
 	}
@@ -127,6 +131,9 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 			}
 		case time.Duration:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
+			if field.Name == "Spent" { // all together; others are of now
+				m.Name, m.Kind = m.Name+"_total", Counter
+			}
 			w.emit(m, x.Seconds())
 		case time.Time:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
