@@ -74,7 +74,7 @@ func (w *Writer) checkInvariants() {
 				assumed++
 			}
 		}
-		if e.border() {
+		if e.border() && c.indexed {
 			found := false
 			c.aliases(e.tip(), func(m uint32, _ *entry) bool { found = m == i; return !found })
 			if !found {
