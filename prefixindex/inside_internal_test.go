@@ -133,11 +133,11 @@ func TestLookupEndsSome(t *testing.T) {
 	for _, left := range []int{lookupEnds + 20, 20} {
 		ix.Match(&q, &m)
 		require.Zero(t, m.Of(e).Any)
-		require.EqualValues(t, left, ix.records.blocks())
+		require.Equal(t, left, ix.records.blocks())
 	}
 	ix.Match(&q, &m)
 	require.Equal(t, 40, m.Of(e).Any)
-	require.EqualValues(t, 10, ix.records.blocks())
+	require.Equal(t, 10, ix.records.blocks())
 	require.Zero(t, testing.AllocsPerRun(10, func() { ix.Match(&q, &m) }))
 }
 

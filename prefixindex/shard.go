@@ -255,7 +255,8 @@ func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 // shard returns the shard of a hash.
 func (r *records) shard(hash uint64) *shard { return &r.shards[hash>>(64-shardBits)] }
 
-// rebuild publishes a copy of the shard's table without wasted words, each set in its smallest form, with room for more. O(records).
+// rebuild publishes a copy of the shard's table without wasted words, each set in its
+// smallest form, with room for more. O(records).
 func (r *records) rebuild(s *shard, old *table, more int) *table {
 	room := int(float64(old.live+more)/loadLeast) + 2
 	need := 0
