@@ -24,7 +24,9 @@ func (c *contents) compact() {
 	}
 	c.free = 0
 	c.names.clear(c.names.live, next)
-	c.tips.clear(c.tips.live, next)
+	if c.indexed {
+		c.tips.clear(c.tips.live, next)
+	}
 	for n, m := range to {
 		if m == 0 {
 			continue
@@ -33,13 +35,13 @@ func (c *contents) compact() {
 		e := c.entries.at(m)
 		*e = *old.entries.at(n)
 		e.parent = to[e.parent]
-		switch e.kind() {
-		case kindHandle:
-			c.names.put(nameHash(e.key(), e.group()), m)
-		case kindAssumed:
+		switch {
+		case e.named():
+			c.names.put(e.nameHash(), m)
+		case e.kind() == kindAssumed:
 			e.keyLo, e.keyHi = to[e.keyLo], to[e.keyHi]
 		}
-		if e.border() {
+		if e.border() && c.indexed {
 			c.tips.put(e.tip(), m)
 		}
 		if old.far.n > n {

@@ -22,10 +22,11 @@ type tables struct {
 	entries slab[entry]
 	free    uint32 // entries to use again
 	used    int
-	names   lookup            // handles by engine hash
-	tips    lookup            // entries that end a block, by its hash
+	names   lookup            // handles by engine hash, roots by scope
+	tips    lookup            // entries that end a block, by its hash; if indexed
 	wide    map[uint64]uint32 // counters that do not fit into entries
-	aliased int               // entries that end a block beside another one
+	indexed bool              // tips was needed once (aliases.go)
+	aliased int               // entries that end a block beside another one, as far as indexed
 	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
@@ -216,6 +217,9 @@ func (c *contents) fill(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), 1)
+	if !c.indexed && c.meetsAlias(n, parent, l) {
+		c.index()
+	}
 	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
@@ -224,7 +228,10 @@ func (c *contents) fill(n uint32, l level) {
 		c.addHole(l, above.tip(), above.depth()-1)
 	}
 	yield("before a bit is set")
-	c.ix.records.set(e.tip(), c.slots[l])
+	if !c.ix.records.set(e.tip(), c.slots[l]) && !c.indexed {
+		c.index() // an alias holds it
+		return
+	}
 	yield("bit set")
 	c.dropHole(l, e.tip())
 	if l == c.top() {
@@ -278,34 +285,6 @@ func (c *contents) above(e *entry) uint32 {
 		n = c.entries.at(n).parent
 	}
 	return n
-}
-
-// aliasFull reports whether another entry than n has the block of a hash full.
-func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
-	c.aliases(tip, func(m uint32, e *entry) bool {
-		full = m != n && e.full(l)
-		return !full
-	})
-	return full
-}
-
-// holds reports whether the block that entry n ends is held.
-func (c *contents) holds(n uint32, l level) bool {
-	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased > 0 && c.aliasFull(n, e.tip(), l)
-}
-
-// heldBelow reports whether a child of the block that entry n ends is held.
-func (c *contents) heldBelow(n uint32, l level) bool {
-	if c.aliased == 0 {
-		return *c.heldCounter(n, l) != 0
-	}
-	held := false
-	c.aliases(c.entries.at(n).tip(), func(m uint32, _ *entry) bool {
-		held = *c.heldCounter(m, l) != 0
-		return !held
-	})
-	return held
 }
 
 // split gives a level a slot of its own, with what the nearer level's holds: until

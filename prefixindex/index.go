@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,6 +145,16 @@ const (
 	ViewResyncing             // some were lost and are being fetched again
 	ViewStale                 // no word for too long
 )
+
+// String returns the view in a word: "never", "assumed", "live", "gap", "resyncing" or
+// "stale".
+func (v View) String() string {
+	names := [...]string{"never", "assumed", "live", "gap", "resyncing", "stale"}
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "View(" + strconv.Itoa(int(v)) + ")"
+}
 
 // Index maps block hashes to the owners that hold the blocks. It is also the
 // membership that hands out handles: an Index that nothing is ever stored in costs

@@ -77,6 +77,19 @@ func TestWhatIsShedIsNotCredited(t *testing.T) {
 	})
 }
 
+// TestEventsAlone leaves out what makes an owner look entries up by block hash, so that
+// aliases are noticed without.
+func TestEventsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t, 1<<20)
+		a := m.actions()
+		delete(a, "insert")
+		delete(a, "restart")
+		delete(a, "new epoch or clear")
+		t.Repeat(a)
+	})
+}
+
 // machine drives an index and one reference for each owner.
 type machine struct {
 	ix      *prefixindex.Index

@@ -205,13 +205,18 @@ func (r *records) blocks() int {
 	return n
 }
 
-// set puts slot into the set of hash.
-func (r *records) set(hash uint64, slot uint32) {
+// set puts slot into the set of hash, and reports false if it was there.
+func (r *records) set(hash uint64, slot uint32) bool {
 	s := r.shard(hash)
 	s.mu.Lock()
+	news := true
 	for t := s.tab.Load(); ; {
 		i, found := t.locate(hash)
 		if found {
+			if t.has(t.recs[i].set.Load(), slot) {
+				news = false
+				break
+			}
 			if t.add(&t.recs[i], slot) {
 				break
 			}
@@ -228,6 +233,7 @@ func (r *records) set(hash uint64, slot uint32) {
 		}
 	}
 	s.mu.Unlock()
+	return news
 }
 
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.

@@ -385,6 +385,9 @@ func (w *Writer) decode(d *decoder) {
 			c.orphans.find(key).copies = o.copies
 		}
 	}
+	if c.aliased == 0 {
+		c.indexed, c.tips = false, lookup{} // only the checks needed it
+	}
 	w.stats = Stats{Epochs: 1}
 }
 

@@ -109,17 +109,11 @@ func (c *contents) knownGroup(g int) (uint32, bool) {
 
 // root returns the entry that the first blocks of a scope follow.
 func (c *contents) root(hash uint64) uint32 {
-	root := uint32(0)
-	c.aliases(hash, func(n uint32, e *entry) bool {
-		if e.kind() == kindRoot {
-			root = n
-		}
-		return root == 0
-	})
-	if root != 0 {
-		return root
+	if n := c.find(hash, placeOf(0, kindRoot, 0)); n != 0 {
+		return n
 	}
 	e := entry{place: placeOf(0, kindRoot, 0), flags: flagBorder}
+	e.setKey(hash)
 	e.setTip(hash)
 	return c.newEntry(e)
 }
@@ -221,7 +215,7 @@ func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 		if kind == kindHandle {
 			e.setKey(key.key)
 			e.flags |= flagRecent
-			if p.border && c.findTip(p.tip) != 0 {
+			if p.border && c.indexed && c.findTip(p.tip) != 0 {
 				c.thin(p.tip)
 			}
 		}
