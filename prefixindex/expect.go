@@ -43,24 +43,18 @@ func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Dura
 	if ttl <= 0 {
 		return fmt.Errorf("%w: ttl is %v, want more than 0", ErrArgument, ttl)
 	}
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if n := p.blocks(ix.hasher); n > from {
-			c := w.contents
-			c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
-			c.trim()
-			c.due()
-		}
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if n := p.blocks(ix.hasher); n > from {
+		c := w.contents
+		c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
+		c.trim()
+		c.due()
+	}
+	w.done()
+	return nil
 }
 
 // expect records blocks from number from on.

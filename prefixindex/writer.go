@@ -154,20 +154,59 @@ func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) {
 // begin takes the lock, checks the fence and sweeps out what has expired by now, which
 // it returns. Unless there is an error, the caller gives the lock back.
 func (w *Writer) begin() (now time.Time, err error) {
+	if w == nil || w.ix == nil {
+		return now, fmt.Errorf("%w: there was none, a Writer comes from Index.Writer", ErrFenced)
+	}
+	now, ok := w.enter()
+	if !ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return now, w.fenced()
+	}
+	return now, nil
+}
+
+// enter is begin that does not mind coming too late.
+func (w *Writer) enter() (now time.Time, ok bool) {
 	w.ix.sweep(sweepStep)
 	now = w.ix.options.Clock()
 	w.mu.Lock()
 	if w.ended.Load() {
-		err = w.fenced()
 		w.mu.Unlock()
-		return now, err
+		return now, false
 	}
 	w.contents.expire(now)
-	return now, nil
+	return now, true
+}
+
+// enter is Writer.enter for the owner's present epoch, or its first.
+func (ix *Index) enter(e Endpoint, rank int) (w *Writer, now time.Time, err error) {
+	for ok := false; !ok; { // else a newer epoch began meanwhile, or the endpoint left
+		if w, err = ix.open(e, rank, false); err != nil {
+			return nil, now, err
+		}
+		now, ok = w.enter()
+	}
+	return w, now, nil
+}
+
+// mostScratch is how many elements of scratch are kept from one write to the next.
+const mostScratch = 1024
+
+// released returns scratch that nothing of the caller's is left in.
+func released[T any](scratch []T) []T {
+	if cap(scratch) > mostScratch {
+		return nil
+	}
+	clear(scratch[:cap(scratch)])
+	return scratch[:0]
 }
 
 // done gives the lock back after a write.
 func (w *Writer) done() {
+	if len(w.named) > mostScratch {
+		w.named = nil
+	}
 	w.account()
 	w.checkInvariants()
 	w.mu.Unlock()
@@ -219,6 +258,7 @@ func (w *Writer) Store(s *Span) error {
 	}
 	if len(s.Tokens) > 0 {
 		c.store(s)
+		c.pieces, c.extras, c.spanned = released(c.pieces), released(c.extras), released(c.spanned)
 	} else {
 		c.locate(s)
 	}
@@ -249,23 +289,17 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 //
 // O(blocks); takes the owner's lock.
 func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if w.fed {
-			w.mu.Unlock()
-			return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
-		}
-		w.insert(p, blocks, now)
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if w.fed {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
+	}
+	w.insert(p, blocks, now)
+	w.done()
+	return nil
 }
 
 func (w *Writer) insert(p *Prompt, n int, now time.Time) {
@@ -350,8 +384,11 @@ func (w *Writer) SetView(v View) error {
 
 // Stats returns counts of this epoch. It works after the epoch has ended.
 //
-// O(1), and what has expired.
+// O(1), and the sweep of what has expired, whose memory it gives back.
 func (w *Writer) Stats() Stats {
+	if w == nil || w.ix == nil {
+		return Stats{}
+	}
 	now := w.ix.options.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,12 +399,20 @@ func (w *Writer) Stats() Stats {
 		}
 		return s
 	}
-	w.contents.expire(now)
+	w.tidy(now)
 	s := w.stats
 	s.Endpoints, s.Owners = 1, 1
 	w.contents.measure(&s)
 	s.Blocks, s.Bytes = s.Holdings, w.contents.bytes()
 	return s
+}
+
+// tidy ends what has expired, and gives back the memory of that and of what lookups have
+// ended.
+func (w *Writer) tidy(now time.Time) {
+	w.contents.expire(now)
+	w.contents.trim()
+	w.account()
 }
 
 // measure adds what is held now.

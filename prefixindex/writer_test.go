@@ -2,7 +2,9 @@ package prefixindex_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +37,38 @@ func TestNewWriterFencesTheOld(t *testing.T) {
 	require.EqualValues(t, 5, f.ix.Stats().Fenced)
 	require.EqualValues(t, 3, f.ix.Stats().Stored, "counters outlive their epoch")
 	require.EqualValues(t, 2, f.ix.Stats().Epochs)
+}
+
+func TestNoWriterIsAnEndedOne(t *testing.T) {
+	for _, w := range []*prefixindex.Writer{nil, {}} {
+		require.ErrorIs(t, w.Store(&prefixindex.Span{}), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Remove(&prefixindex.Removal{}), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Insert(&prefixindex.Prompt{}, -1), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Clear(), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.SetView(prefixindex.ViewLive), prefixindex.ErrFenced)
+		require.Zero(t, w.Stats())
+	}
+}
+
+// TestRoutersAreNotLate inserts and expects while epochs begin.
+func TestRoutersAreNotLate(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	var g sync.WaitGroup
+	g.Go(func() {
+		for range 5000 {
+			_, _ = f.ix.Writer(f.ep, 0)
+		}
+	})
+	var p prefixindex.Prompt
+	p.Reset(scope, tokens(8))
+	for range 5000 {
+		require.NoError(t, f.ix.Insert(f.ep, 0, &p, -1))
+		require.NoError(t, f.ix.Expect(f.ep, 0, &p, 0, time.Minute))
+	}
+	g.Wait()
+	s := f.ix.Stats()
+	require.EqualValues(t, 5001, s.Epochs)
+	require.Zero(t, s.Fenced)
 }
 
 func TestLeaveFences(t *testing.T) {
