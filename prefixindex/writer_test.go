@@ -2,9 +2,7 @@ package prefixindex_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,27 +46,6 @@ func TestNoWriterIsAnEndedOne(t *testing.T) {
 		require.ErrorIs(t, w.SetView(prefixindex.ViewLive), prefixindex.ErrFenced)
 		require.Zero(t, w.Stats())
 	}
-}
-
-// TestRoutersAreNotLate inserts and expects while epochs begin.
-func TestRoutersAreNotLate(t *testing.T) {
-	f := newFixture(t, prefixindex.Options{})
-	var g sync.WaitGroup
-	g.Go(func() {
-		for range 5000 {
-			_, _ = f.ix.Writer(f.ep, 0)
-		}
-	})
-	var p prefixindex.Prompt
-	p.Reset(scope, tokens(8))
-	for range 5000 {
-		require.NoError(t, f.ix.Insert(f.ep, 0, &p, -1))
-		require.NoError(t, f.ix.Expect(f.ep, 0, &p, 0, time.Minute))
-	}
-	g.Wait()
-	s := f.ix.Stats()
-	require.EqualValues(t, 5001, s.Epochs)
-	require.Zero(t, s.Fenced)
 }
 
 func TestLeaveFences(t *testing.T) {
