@@ -144,15 +144,17 @@ func TestMemoryOfWhatExpiredComesBackWithStats(t *testing.T) {
 // TestStoreKeepsNothingOfTheSpan looks for what a large span leaves behind.
 func TestStoreKeepsNothingOfTheSpan(t *testing.T) {
 	f := newFixture(t, prefixindex.Options{})
-	span := &prefixindex.Span{BlockTokens: 6, Scope: scope}
-	for i := range 100_000 {
-		span.Hashes = append(span.Hashes, prefixindex.EngineHash(i+1))
-		span.Tokens = append(span.Tokens, 1, 2, 3, 4, 5, uint32(i))
-		span.Extras = append(span.Extras, prefixindex.Extra{At: 6 * i})
+	store := func() (weak.Pointer[uint32], weak.Pointer[prefixindex.Extra]) {
+		span := &prefixindex.Span{BlockTokens: 6, Scope: scope}
+		for i := range 100_000 {
+			span.Hashes = append(span.Hashes, prefixindex.EngineHash(i+1))
+			span.Tokens = append(span.Tokens, 1, 2, 3, 4, 5, uint32(i))
+			span.Extras = append(span.Extras, prefixindex.Extra{At: 6 * i})
+		}
+		require.NoError(t, f.w.Store(span))
+		return weak.Make(&span.Tokens[0]), weak.Make(&span.Extras[0])
 	}
-	toks, extras := weak.Make(&span.Tokens[0]), weak.Make(&span.Extras[0])
-	require.NoError(t, f.w.Store(span))
-	span = nil
+	toks, extras := store()
 	grown := heap()
 	require.Nil(t, toks.Value())
 	require.Nil(t, extras.Value())

@@ -13,7 +13,9 @@ const maxExpectations = 4096
 // expected is what Expect recorded: a block of an expectation is an entry of its own,
 // counted by the expectations that include it, beside the engine's own entries for the
 // block. An event that stores the block confirms it: from then on only the engine's
-// copies count, so that their removal is believed.
+// copies count, so that their removal is believed, until the block is expected anew. That
+// it was confirmed is noted once for all that expect it: it then counts until the last of
+// them ends.
 type expected struct {
 	open   []expectation // the next to end first
 	blocks int           // in all of them

@@ -146,7 +146,8 @@ const (
 // Index maps block hashes to the owners that hold the blocks. It is also the
 // membership that hands out handles: an Index that nothing is ever stored in costs
 // next to nothing, and serves routers by load alone. All methods are safe for
-// concurrent use.
+// concurrent use. It comes from New or Restore; the zero Index is of no use, and pointers
+// given to its methods and to a Writer's must not be nil.
 type Index struct {
 	options Options
 	hasher  Hasher

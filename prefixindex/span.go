@@ -1,6 +1,9 @@
 package prefixindex
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // piece is an entry that cut proposes.
 type piece struct {
@@ -318,7 +321,7 @@ func (c *contents) whole(s *Span) int {
 			n += len(o.tokens)
 		}
 	}
-	return n
+	return min(n, math.MaxInt32)
 }
 
 // tokensOf returns the length of a handle.

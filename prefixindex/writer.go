@@ -2,6 +2,7 @@ package prefixindex
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type Span struct {
 	// Tier is where the copies live.
 	Tier Tier
 
-	// Group is the engine's attention group; copies of different groups are
+	// Group is the engine's attention group, 0 to 1<<31-1; copies of different groups are
 	// counted apart, and a block is held while one group has it.
 	Group int
 
@@ -61,7 +62,8 @@ type Removal struct {
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
 // and take the owner's lock; Writers of different owners run in parallel. Once
-// the epoch has ended they return ErrFenced and change nothing.
+// the epoch has ended they return ErrFenced and change nothing; so do a nil and a zero
+// Writer.
 type Writer struct {
 	ix       *Index
 	endpoint Endpoint
@@ -132,8 +134,8 @@ func validatePlace(t Tier, group int) error {
 	if t > TierShared {
 		return fmt.Errorf("%w: Tier is %d, want 0 to %d", ErrSpan, t, TierShared)
 	}
-	if group < 0 {
-		return fmt.Errorf("%w: Group is %d, want 0 or more", ErrSpan, group)
+	if group < 0 || group > math.MaxInt32 {
+		return fmt.Errorf("%w: Group is %d, want 0 to %d", ErrSpan, group, math.MaxInt32)
 	}
 	return nil
 }
@@ -229,8 +231,7 @@ func (w *Writer) currentView() View { return View(w.view.Load()) }
 // Store records that the engine has cached the blocks of s. Blocks whose parent
 // the epoch does not know are parked. Errors are ErrFenced and ErrSpan: tokens
 // that are not BlockTokens for each hash, a hash that occurs twice or is its own
-// parent, an extra outside the span, a negative group, a tier or block size out of
-// range.
+// parent, an extra outside the span, a group, tier or block size out of range.
 //
 // The first Store of an epoch ends what Insert recorded in it: from then on the engine
 // says what it holds, and nothing would ever take those blocks back.
@@ -319,8 +320,8 @@ func (w *Writer) insert(p *Prompt, n int, now time.Time) {
 }
 
 // Remove takes one copy away for each hash. A hash of which nothing is held is
-// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a negative
-// group, a tier out of range.
+// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a group or tier
+// out of range.
 //
 // O(hashes), no allocation.
 func (w *Writer) Remove(r *Removal) error {

@@ -333,7 +333,7 @@ func TestMalformedSpansChangeNothing(t *testing.T) {
 		"BlockTokens is -1, want 0 to 1048576":      {Hashes: one, BlockTokens: -1},
 		"Hashes[1], 0x1, occurs before":             {Hashes: []prefixindex.EngineHash{1, 1}, Tokens: tokens(8), BlockTokens: 4},
 		"Hashes[0], 0x1, occurs before":             {Hashes: one, Parent: 1, HasParent: true, Tokens: tokens(4), BlockTokens: 4},
-		"Group is -1, want 0 or more":               {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Group: -1},
+		"Group is -1, want 0 to 2147483647":         {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Group: -1},
 		"Tier is 4, want 0 to 3":                    {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Tier: 4},
 		"Extra.At is 4, want 0 to 3":                {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Extras: []prefixindex.Extra{{At: 4}}},
 		"Extra.At is -1, want 0 to 3":               {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Extras: []prefixindex.Extra{{At: -1}}},
