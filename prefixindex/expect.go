@@ -34,8 +34,12 @@ const countRefs = countKnown + 1
 // They count as held on GPU until the owner's events confirm them, and end after ttl
 // otherwise; where several requests expect a block, with the last of them. A lookup that
 // would have to wait for a write to end them may report them still. It is meant for after
-// the pick, where events come late. Errors are ErrNotJoined, ErrFull, a rank
-// out of range, a negative from, and a ttl of zero or less.
+// the pick, where events come late.
+//
+// An owner without an epoch gets one, which its next Writer ends. One owner has up to
+// 4,096 expectations open, of Options.OwnerBlocks blocks together; more end those due next.
+// Errors are ErrNotJoined, ErrFull, a rank out of range, a negative from, and a ttl of
+// zero or less. Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks), takes the owner's lock; p belongs to the caller until it returns.
 func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Duration) error {

@@ -287,6 +287,7 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 // Insert is Writer.Insert for routers: it records what was routed to an owner that
 // sends no events, opening its epoch if it has none. Errors are ErrNotJoined,
 // ErrFull, a rank out of range, and ErrEvents if Store was ever called in this epoch.
+// Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks); takes the owner's lock.
 func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
