@@ -165,6 +165,29 @@ func TestLookupEndsSome(t *testing.T) {
 	ix.Match(&q, &m)
 	require.Equal(t, 40, m.Of(e).Any)
 	require.EqualValues(t, 10, ix.records.blocks.Load())
+
+	// Many owners at once make it no longer.
+	for _, name := range []string{"b", "c", "d"} {
+		e, err := ix.Join(name)
+		require.NoError(t, err)
+		p.Reset(Scope{Adapter: name}, make([]uint32, 4*(lookupEnds-10)))
+		require.NoError(t, ix.Insert(e, 0, &p, -1))
+	}
+	now = now.Add(time.Second)
+	require.NoError(t, ix.Insert(e, 0, &q, -1))
+	before := ix.Stats().Expired
+	now = now.Add(time.Minute - time.Second)
+	ended := func() uint64 {
+		ix.Match(&q, &m)
+		n := uint64(0)
+		for s := range ix.roster.Load().seats() {
+			n += s.writer.stats.Expired
+		}
+		return n - before
+	}
+	for _, want := range []uint64{lookupEnds, 2 * lookupEnds, 3*lookupEnds - 20} {
+		require.Equal(t, want, ended())
+	}
 	require.Zero(t, testing.AllocsPerRun(10, func() { ix.Match(&q, &m) }))
 }
 

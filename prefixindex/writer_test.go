@@ -48,6 +48,26 @@ func TestNoWriterIsAnEndedOne(t *testing.T) {
 	}
 }
 
+// TestManyImagesInOneEngineBlock stores one that spans many blocks and has an image in
+// each of them.
+func TestManyImagesInOneEngineBlock(t *testing.T) {
+	const blocks = 1 << 17
+	f := newFixture(t, prefixindex.Options{})
+	s := &prefixindex.Span{
+		Hashes: []prefixindex.EngineHash{1}, Tokens: tokens(4 * blocks), BlockTokens: 4 * blocks, Scope: scope,
+	}
+	for i := range 2 * blocks {
+		s.Extras = append(s.Extras, prefixindex.Extra{At: 2 * i, ID: "image"})
+	}
+	require.NoError(t, f.w.Store(s))
+	require.NoError(t, f.w.Store(s))
+	require.EqualValues(t, 1, f.w.Stats().Copies)
+	var p prefixindex.Prompt
+	p.Reset(scope, s.Tokens, s.Extras...)
+	f.ix.Match(&p, &f.match)
+	require.Equal(t, 4*blocks, f.match.Of(f.ep).GPU)
+}
+
 func TestLeaveFences(t *testing.T) {
 	f := newFixture(t, prefixindex.Options{})
 	f.store(prefixindex.TierGPU, 4, 0, 0, 1, 2)
