@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -16,38 +17,38 @@ func BenchmarkExpect(b *testing.B) {
 		held int // blocks
 	}{
 		{"cold", 0},
-		{"warm", promptBlocks - 64},
+		{"warm", harness.PromptBlocks - 64},
 	} {
 		b.Run("impl=warmroute/blocks=640/state="+state.name, func(b *testing.B) {
 			small(b)
 			now := time.Unix(0, 0)
-			index := newWarmrouteWith(b, 1, prefixindex.Options{Seed: 1, Clock: func() time.Time { return now }})
+			index := harness.NewWarmrouteWith(b, 1, prefixindex.Options{Seed: 1, Clock: func() time.Time { return now }})
 			prompts := make([]*prefixindex.Prompt, 20)
 			for i := range prompts {
-				c := newChain(uint64(i), promptTokens)
-				prompts[i] = c.prompt(index.hasher())
+				c := harness.NewChain(uint64(i), harness.PromptTokens)
+				prompts[i] = c.Prompt(index.Hasher())
 				if state.held > 0 {
-					must(b, index.store(0, c, 0, state.held))
+					harness.Must(b, index.Store(0, c, 0, state.held))
 				}
 			}
 			next := 0
 			expect := func() {
 				now = now.Add(time.Millisecond)
-				must(b, index.ix.Expect(index.endpoints[0], 0, prompts[next], state.held, 10*time.Millisecond))
+				harness.Must(b, index.Index.Expect(index.Endpoints[0], 0, prompts[next], state.held, 10*time.Millisecond))
 				next = (next + 1) % len(prompts)
 			}
 			for range prompts { // come to rest
 				expect()
 			}
-			index.lookup(prompts[len(prompts)-1])
-			if got := index.held(0); got != promptTokens {
-				b.Fatalf("%d tokens held, want %d", got, promptTokens)
+			index.Lookup(prompts[len(prompts)-1])
+			if got := index.Held(0); got != harness.PromptTokens {
+				b.Fatalf("%d tokens held, want %d", got, harness.PromptTokens)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				expect()
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*(promptBlocks-state.held)), "ns/block")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*(harness.PromptBlocks-state.held)), "ns/block")
 		})
 	}
 }

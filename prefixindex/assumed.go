@@ -86,7 +86,7 @@ func (c *contents) assume(root BlockHash, blocks []BlockHash, now time.Time) {
 		}
 		if n == 0 {
 			depth := c.entries.at(parent).depth() + 1
-			if depth > maxDepth || c.used >= entryMask-1 {
+			if depth > maxDepth || c.used >= maxEntry-1 {
 				break
 			}
 			e := entry{parent: parent, place: placeOf(depth, kindAssumed, 0), flags: flagBorder}

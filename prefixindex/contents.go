@@ -43,11 +43,12 @@ type tables struct {
 	expected expected
 	locked   *shard // by a lookup that ends a block in it (expire)
 
-	pieces  []piece  // scratch of cut
-	chain   []uint32 // scratch: entries of one handle, first to last
-	block   []uint32 // scratch: tokens of one block
-	extras  []Extra  // scratch: extras of one block
-	spanned []Extra  // scratch: extras of a span, in order
+	pieces  []piece     // scratch of cut
+	ahead   []BlockHash // scratch of store: the blocks of a span, where they are hashed at once
+	chain   []uint32    // scratch: entries of one handle, first to last
+	block   []uint32    // scratch: tokens of one block
+	extras  []Extra     // scratch: extras of one block
+	spanned []Extra     // scratch: extras of a span, in order
 
 	swept   uint32 // entries that sweep is done with
 	counted bool   // of dead contents: what was lost with them is counted

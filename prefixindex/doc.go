@@ -72,7 +72,7 @@
 //	256 shards   [ table ][ table ] ...                  | page: live bits,   |
 //	                  |                                  | holes, last hole   |
 //	                  v                                  +--------------------+
-//	records      | hash | set |  keys never move              ^        |
+//	records      | hash | set |  probed linearly              ^        |
 //	                       |                                  |        v
 //	                       +-- up to 3 slots in the word      |   contents of one
 //	spill words  ....[ list | bitmap ]....  more members -----+   owner's epoch
@@ -106,12 +106,13 @@
 //
 // # Why a reader is safe beside a writer
 //
-// Memory. A table's keys stay where they are, and words beyond a record are given to one
-// set once. When a table is full or mostly garbage, a rebuilt copy is published, and the
-// old one stays as it is until the collector finds that no reader has it: no reuse, no
-// generation to check. A record's set is written before its key, a larger set before the
-// word that leads to it, and a member never moves within a set in place. A reader with
-// an old table sees each set as of an instant within its own call.
+// Memory. Words beyond a record are given to one set once. When a table is full or mostly
+// garbage, a rebuilt copy is published, and the old one stays as it is until the collector
+// finds that no reader has it. A record's set is written before its key, a larger set
+// before the word that leads to it, and a member never moves within a set in place. Where
+// a block goes that nobody holds any more, records behind it move up, which is counted: a
+// reader that finds the count changed looks again. One with an old table sees each set as
+// of an instant within its own call.
 //
 // Runs. Probes of one search see different instants. While an owner has no holes, blocks
 // come and go at the ends of chains only, and a search sees some run that the owner had.

@@ -156,21 +156,23 @@ func (c *contents) aliases(tip uint64, yield func(n uint32, e *entry) bool) {
 // newEntry takes an entry and puts it into the lookups. It returns 0 if their numbers
 // are used up.
 func (c *contents) newEntry(e entry) uint32 {
+	n := c.free
+	if n == 0 {
+		n = max(c.entries.n, 1)
+	}
+	if n > maxEntry {
+		return 0
+	}
 	// Before the entry is there, or a rebuilt lookup would find it in the slab.
 	if e.kind() == kindHandle {
-		c.room(&c.names)
+		c.room(&c.names, n)
 	}
-	if e.flags&flagBorder != 0 {
-		c.room(&c.tips)
+	if e.border() {
+		c.room(&c.tips, n)
 	}
-	n := c.free
-	if n != 0 {
+	if n == c.free {
 		c.free = c.entries.at(n).parent
 	} else {
-		n = max(c.entries.n, 1)
-		if n > entryMask {
-			return 0
-		}
 		c.entries.extend(n + 1)
 		if c.far.n > 0 {
 			c.far.extend(n + 1)
@@ -229,13 +231,13 @@ func (c *contents) freeEntry(n uint32) {
 	c.used--
 }
 
-// room makes room for one more entry in a lookup. It reads the entries in order, which
+// room makes room for entry n in a lookup. It reads the entries in order, which
 // costs less than to follow the old cells.
-func (c *contents) room(x *lookup) {
-	if !x.full() {
+func (c *contents) room(x *lookup, n uint32) {
+	if !x.full(n) {
 		return
 	}
-	x.clear(x.live + 1)
+	x.clear(x.live+1, n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		e := c.entries.at(n)
 		if x == &c.names && e.kind() == kindHandle {

@@ -30,7 +30,7 @@ const (
 func (c *contents) mostEntries() int {
 	o := &c.ix.options
 	partial := min(int64(c.partial), int64(o.BlockTokens)*int64(c.holdings))
-	return int(min(sparedEntries+int64(1+len(c.groups))*int64(o.OwnerBlocks)+partial, entryMask/2))
+	return int(min(sparedEntries+int64(1+len(c.groups))*int64(o.OwnerBlocks)+partial, maxEntry/2))
 }
 
 // trim enforces the owner's bounds after a write.

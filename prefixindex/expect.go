@@ -84,7 +84,7 @@ func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until in
 		n := c.findKind(tip, kindExpected)
 		if n == 0 {
 			depth := c.entries.at(parent).depth() + 1
-			if depth > maxDepth || c.used >= entryMask-1 {
+			if depth > maxDepth || c.used >= maxEntry-1 {
 				break
 			}
 			e := entry{parent: parent, place: placeOf(depth, kindExpected, 0), flags: flagBorder}

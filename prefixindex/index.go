@@ -117,7 +117,9 @@ type Endpoint uint64
 // handle as a whole is not. Slot of the zero Endpoint is 0, which no member has.
 //
 // O(1).
-func (e Endpoint) Slot() int { return int(uint32(e)) }
+func (e Endpoint) Slot() int {
+	return int(uint32(e) & (1<<31 - 1)) // never negative, though int may have 32 bits
+}
 
 // Tier is where a copy of a block lives.
 type Tier uint8

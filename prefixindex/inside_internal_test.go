@@ -1,8 +1,10 @@
 package prefixindex
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,11 +162,11 @@ func TestLookupEndsSome(t *testing.T) {
 	for _, left := range []int{lookupEnds + 20, 20} {
 		ix.Match(&q, &m)
 		require.Zero(t, m.Of(e).Any)
-		require.EqualValues(t, left, ix.records.blocks.Load())
+		require.EqualValues(t, left, ix.records.blocks())
 	}
 	ix.Match(&q, &m)
 	require.Equal(t, 40, m.Of(e).Any)
-	require.EqualValues(t, 10, ix.records.blocks.Load())
+	require.EqualValues(t, 10, ix.records.blocks())
 
 	// Many owners at once make it no longer.
 	for _, name := range []string{"b", "c", "d"} {
@@ -216,6 +218,50 @@ func TestSlabsHoldNoPointers(t *testing.T) {
 	require.EqualValues(t, 16, reflect.TypeOf(record{}).Size())
 }
 
+// TestRecordsMoveBesideLookups has records of one shard come and go, so that others move
+// up, while they are looked up: each is found, or not, and with no other's set.
+func TestRecordsMoveBesideLookups(t *testing.T) {
+	const (
+		keys   = 100 // of which the first
+		stable = 40  // stay
+	)
+	hash := func(key int) uint64 { return avalanche(uint64(key)+1) >> shardBits }
+	var r records
+	r.init()
+	for key := range keys {
+		r.set(hash(key), uint32(key))
+	}
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for !stop.Load() {
+				for key := range keys {
+					if set := r.table(hash(key)).find(hash(key)); set != uint64(key)+1 && (set != 0 || key < stable) {
+						t.Errorf("key %d has set %#x", key, set)
+						return
+					}
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end) && !t.Failed(); {
+		key := stable + rnd.IntN(keys-stable)
+		r.unset(hash(key), uint32(key))
+		r.set(hash(key), uint32(key))
+		for other := range uint64(16) { // or searches would be given up
+			r.set((other+1)<<(64-shardBits), 1)
+		}
+	}
+	stop.Store(true)
+	readers.Wait()
+	for key := range keys {
+		r.unset(hash(key), uint32(key))
+	}
+	require.Equal(t, 16, r.blocks())
+}
+
 // TestOwnerSetForms grows a set from nothing to the whole fleet and back, through all
 // its forms, and compares it with a map after each step.
 func TestOwnerSetForms(t *testing.T) {
@@ -260,6 +306,6 @@ func TestOwnerSetForms(t *testing.T) {
 				check()
 			}
 		}
-		require.Zero(t, r.blocks.Load())
+		require.Zero(t, r.blocks())
 	}
 }

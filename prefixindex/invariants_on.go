@@ -191,24 +191,24 @@ func (r *records) check() {
 		s := &r.shards[i]
 		s.mu.Lock()
 		t := s.tab.Load()
-		keys, live, spilled := 0, 0, 0
+		live, spilled := 0, 0
 		for j := range t.recs {
 			hash, set := t.recs[j].hash.Load(), t.recs[j].set.Load()
 			if hash == 0 {
 				continue
 			}
-			keys++
-			if rec, ok := t.locate(hash); !ok || rec != &t.recs[j] {
+			live++
+			if at, ok := t.locate(hash); !ok || at != uint64(j) {
 				panic(fmt.Sprintf("prefixindex: shard %d: %#x is not found", i, hash))
 			}
-			if set != 0 {
-				live++
+			if set == 0 {
+				panic(fmt.Sprintf("prefixindex: shard %d: %#x is held by nobody", i, hash))
 			}
 			spilled += spillWords(set)
 		}
-		if keys != t.keys || live != t.live || spilled != t.used-t.waste {
-			panic(fmt.Sprintf("prefixindex: shard %d counts %d keys, %d live, %d words; has %d, %d, %d",
-				i, t.keys, t.live, t.used-t.waste, keys, live, spilled))
+		if live != t.live || spilled != t.used-t.waste {
+			panic(fmt.Sprintf("prefixindex: shard %d counts %d records, %d words; has %d, %d",
+				i, t.live, t.used-t.waste, live, spilled))
 		}
 		blocks += live
 		if len(t.recs) > 1 {

@@ -85,7 +85,7 @@ func (c *contents) adopt(key nameKey) {
 			o := c.orphans.take(child)
 			n := uint32(0)
 			if parent != 0 {
-				n = c.place(parent, child, o.tokens, o.extras)
+				n = c.place(parent, child, c.cut(parent, o.tokens, o.extras))
 			}
 			if n == 0 {
 				c.writer.stats.ParkedDropped++

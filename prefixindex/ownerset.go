@@ -149,9 +149,6 @@ func (t *table) add(rec *record, slot uint32) bool {
 	case kindInline:
 		for i := range inlineLanes {
 			if set>>(i*laneBits)&laneMask == 0 {
-				if set == 0 {
-					t.live++
-				}
 				rec.set.Store(set | lane<<(i*laneBits))
 				return true
 			}
@@ -192,11 +189,7 @@ func (t *table) remove(rec *record, slot uint32) bool {
 	lane := uint64(slot) + 1
 	switch set & kindMask {
 	case kindInline:
-		set = dropLane(set, lane)
-		rec.set.Store(set)
-		if set == 0 {
-			t.live--
-		}
+		rec.set.Store(dropLane(set, lane))
 		return true
 	case kindBitmap:
 		w := &t.spilled(set)[slot>>6]
@@ -215,9 +208,6 @@ func (t *table) remove(rec *record, slot uint32) bool {
 		inline, _ := t.encode(t.members(set))
 		t.waste += spillWords(set)
 		rec.set.Store(inline)
-		if inline == 0 {
-			t.live--
-		}
 	}
 	return true
 }

@@ -55,6 +55,7 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	// work where nobody does. That look is part of every run: a hole made after it
 	// counts as made during the search.
 	before := ix.holesMade.Load()
+	due := ix.nextDue.Load() // first: another lookup may end what is due before it is looked for
 	hash := s.hash(0)
 	t := ix.records.table(hash)
 	set := t.find(hash)
@@ -65,8 +66,8 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	for i, page := range r.slots {
 		live[i] = page.live
 	}
-	if ix.nextDue.Load() != never {
-		if at := ix.options.Clock().UnixNano(); at >= ix.nextDue.Load() {
+	if due != never {
+		if at := ix.options.Clock().UnixNano(); at >= due {
 			ix.expireDue(r, at, live)
 			t = ix.records.table(hash)
 			set = t.find(hash)

@@ -462,7 +462,7 @@ func (c *contents) decodeEntry(d *decoder, head uint32, number []uint32) uint32 
 	}
 	switch {
 	case d.err != nil:
-	case depth >= maxDepth || c.used >= entryMask-1:
+	case depth >= maxDepth || c.used >= maxEntry-1:
 		d.fail("too many blocks")
 	case kind != kindHandle && !border || !border && len(p.tokens) == 0 ||
 		kind == kindAssumed && !up.border() || len(c.groups) == 0 && kind != kindAssumed ||

@@ -37,6 +37,10 @@ func (c *contents) store(s *Span) {
 		parent = c.root(uint64(c.ix.hasher.Root(s.Scope)))
 	}
 	first := parent
+	c.ahead = c.ahead[:0]
+	if parent != 0 && len(extras) == 0 && s.BlockTokens == c.ix.hasher.blockTokens && c.entries.at(parent).border() {
+		c.ahead = c.ix.hasher.appendChain(c.ahead, BlockHash(c.entries.at(parent).tip()), s.Tokens)
+	}
 	for i, hash := range s.Hashes {
 		from := i * s.BlockTokens
 		tokens := s.Tokens[from : from+s.BlockTokens]
@@ -48,11 +52,19 @@ func (c *contents) store(s *Span) {
 		own := extras[:n]
 		extras = extras[n:]
 
+		var pieces []piece
+		switch {
+		case len(c.ahead) > 0:
+			c.pieces = append(c.pieces[:0], piece{tip: uint64(c.ahead[i]), tokens: tokens, border: true})
+			pieces = c.pieces
+		case parent != 0:
+			pieces = c.cut(parent, tokens, own)
+		}
 		key := nameKey{uint64(hash), group}
 		known := c.findName(key.key, group)
 		parked := c.orphans.find(key)
 		switch {
-		case known != 0 && parent != 0 && c.same(known, parent, tokens, own):
+		case known != 0 && parent != 0 && c.same(known, parent, pieces):
 			c.addCopy(known, s.Tier, &st.Stored)
 		case parked != nil && parent == 0 && parked.parent == name && parked.same(tokens, own):
 			c.addParkedCopy(parked, s.Tier)
@@ -63,7 +75,7 @@ func (c *contents) store(s *Span) {
 			c.reap(first)
 			return
 		case parent != 0:
-			known = c.place(parent, key, tokens, own)
+			known = c.place(parent, key, pieces)
 			if known == 0 {
 				st.ParkedDropped += uint64(len(s.Hashes) - i)
 				c.reap(first)
@@ -173,10 +185,9 @@ func (c *contents) gather(n uint32, end int) {
 	}
 }
 
-// same reports whether a handle stands for these tokens after parent. Their hashes
-// say so.
-func (c *contents) same(n, parent uint32, tokens []uint32, extras []Extra) bool {
-	pieces := c.cut(parent, tokens, extras)
+// same reports whether a handle stands for these pieces after parent. Their hashes say
+// so.
+func (c *contents) same(n, parent uint32, pieces []piece) bool {
 	for i := len(pieces) - 1; i >= 0; i-- {
 		e := c.entries.at(n)
 		if e.tip() != pieces[i].tip || e.border() != pieces[i].border || e.isInner() != (i < len(pieces)-1) {
@@ -188,10 +199,9 @@ func (c *contents) same(n, parent uint32, tokens []uint32, extras []Extra) bool 
 }
 
 // place makes a handle known, without copies. It returns 0 if there is no room.
-func (c *contents) place(parent uint32, key nameKey, tokens []uint32, extras []Extra) uint32 {
-	pieces := c.cut(parent, tokens, extras)
+func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 	depth := c.entries.at(parent).depth()
-	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > entryMask-1 {
+	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > maxEntry-1 {
 		return 0
 	}
 	n := parent

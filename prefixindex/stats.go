@@ -31,7 +31,7 @@ func (ix *Index) Stats() Stats {
 	}
 	ix.records.trim()
 	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
-	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
+	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, ix.records.blocks()
 	return s
 }
 

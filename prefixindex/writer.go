@@ -3,6 +3,8 @@ package prefixindex
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,8 +88,8 @@ type Writer struct {
 	contents *contents
 	fed      bool // Store was called: the engine says what it holds
 	stats    Stats
-	merged   bool                    // the epoch has ended and Index.past includes stats
-	named    map[EngineHash]struct{} // scratch of validate
+	merged   bool     // the epoch has ended and Index.past includes stats
+	seen     []uint32 // scratch of validate
 }
 
 // maxEngineBlockTokens bounds an engine's block size, in tokens.
@@ -114,20 +116,35 @@ func (w *Writer) validate(s *Span) error {
 			return fmt.Errorf("%w: Extra.At is %d, want 0 to %d", ErrSpan, x.At, n-1)
 		}
 	}
-	clear(w.named)
-	if w.named == nil {
-		w.named = make(map[EngineHash]struct{})
-	}
+	i := -1
 	if s.HasParent && len(s.Tokens) > 0 {
-		w.named[s.Parent] = struct{}{}
+		i = slices.Index(s.Hashes, s.Parent)
 	}
-	for i, hash := range s.Hashes {
-		if _, twice := w.named[hash]; twice {
-			return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(hash))
-		}
-		w.named[hash] = struct{}{}
+	if i < 0 {
+		i = w.repeated(s.Hashes)
+	}
+	if i >= 0 {
+		return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(s.Hashes[i]))
 	}
 	return nil
+}
+
+// repeated returns the index of the first hash that occurs before it, or -1.
+func (w *Writer) repeated(hashes []EngineHash) int {
+	width := bits.Len(uint(2 * len(hashes)))
+	w.seen = slices.Grow(w.seen[:0], 1<<width)[:1<<width]
+	clear(w.seen)
+	for i, hash := range hashes {
+		at := uint64(hash) * mixBlock >> (64 - width)
+		for w.seen[at] != 0 {
+			if hashes[w.seen[at]-1] == hash {
+				return i
+			}
+			at = (at + 1) & (1<<width - 1)
+		}
+		w.seen[at] = uint32(i + 1)
+	}
+	return -1
 }
 
 func validatePlace(t Tier, group int) error {
@@ -193,7 +210,7 @@ func (ix *Index) enter(e Endpoint, rank int) (w *Writer, now time.Time, err erro
 }
 
 // mostScratch is how many elements of scratch are kept from one write to the next.
-const mostScratch = 1024
+const mostScratch = 4096
 
 // released returns scratch that nothing of the caller's is left in.
 func released[T any](scratch []T) []T {
@@ -206,8 +223,8 @@ func released[T any](scratch []T) []T {
 
 // done gives the lock back after a write.
 func (w *Writer) done() {
-	if len(w.named) > mostScratch {
-		w.named = nil
+	if cap(w.seen) > mostScratch {
+		w.seen = nil
 	}
 	w.account()
 	w.checkInvariants()
@@ -260,6 +277,9 @@ func (w *Writer) Store(s *Span) error {
 	if len(s.Tokens) > 0 {
 		c.store(s)
 		c.pieces, c.extras, c.spanned = released(c.pieces), released(c.extras), released(c.spanned)
+		if cap(c.ahead) > mostScratch {
+			c.ahead = nil
+		}
 	} else {
 		c.locate(s)
 	}
