@@ -190,6 +190,7 @@ func (w *Writer) enter() (now time.Time, ok bool) {
 	w.ix.sweep(sweepStep)
 	now = w.ix.options.Clock()
 	w.mu.Lock()
+	yield("locked")
 	if w.ended.Load() {
 		w.mu.Unlock()
 		return now, false

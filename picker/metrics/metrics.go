@@ -11,8 +11,11 @@ import (
 
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
+	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 // Kind says how a metric behaves.
@@ -40,7 +43,8 @@ type Metric struct {
 // Stats are the structs that are counted in.
 type Stats interface {
 	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats |
-		picker.Stats | picker.LedgerStats | picker.Calibration
+		picker.Stats | picker.LedgerStats | picker.Calibration |
+		enginemetrics.Stats | openaireq.ClientStats | httptransport.Stats
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -70,6 +74,12 @@ func subject(s any) string {
 		return "ledger"
 	case picker.Calibration:
 		return "calibration"
+	case enginemetrics.Stats:
+		return "scraper"
+	case openaireq.ClientStats:
+		return "tokenizer"
+	case httptransport.Stats:
+		return "transport"
 	default:
 		return "picker"
 	}
@@ -116,6 +126,9 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 			}
 		case time.Duration:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
+			if field.Name == "Spent" { // all together; others are of now
+				m.Name, m.Kind = m.Name+"_total", Counter
+			}
 			w.emit(m, x.Seconds())
 		case time.Time:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
