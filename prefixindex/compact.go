@@ -103,7 +103,7 @@ func (c *contents) bytes() int64 {
 	n += c.tails.chunks.capacity() * int(unsafe.Sizeof(tail{}))
 	n += c.until.capacity() * 8
 	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
-		cap(c.chain) + cap(c.block))
+		cap(c.chain) + cap(c.block) + 2*cap(c.ahead))
 	n += mapEntry * (len(c.wide) + 2*len(c.tails.extras))
 	for l := range c.holes {
 		if h := &c.holes[l]; h.known != nil {

@@ -1,7 +1,5 @@
 package prefixindex
 
-import "slices"
-
 // contents is what one owner holds from one empty start of its cache to the next, or
 // to Clear. The Writer's lock guards it, except for what readers see: the bits of its
 // slots in the index's records, and its hole lists.
@@ -131,9 +129,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 			c.enqueue(n)
 		}
 	}
-	if is&^was != 0 && len(c.expected.open) > 0 && e.kind() == kindHandle {
-		defer c.confirmAll(n)
-	}
 	if !c.entries.at(e.parent).isInner() { // one piece
 		for l := range levels {
 			switch bit := uint8(1) << l; {
@@ -166,15 +161,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 					c.drain(chain[i], l)
 				}
 			}
-		}
-	}
-}
-
-// confirmAll confirms the blocks that end in a handle.
-func (c *contents) confirmAll(n uint32) {
-	for _, p := range slices.Clone(c.piecesOf(n)) {
-		if e := c.entries.at(p); e.border() && e.full(levelGPU) {
-			c.confirm(e.tip())
 		}
 	}
 }
@@ -220,9 +206,16 @@ func (c *contents) fill(n uint32, l level) {
 	if !c.indexed && c.meetsAlias(n, parent, l) {
 		c.index()
 	}
-	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
-		return
+	if c.aliased == 0 || !c.aliasFull(n, e.tip(), l) {
+		c.show(e, parent, l)
 	}
+	if l == levelGPU && len(c.expected.open) > 0 && (e.kind() == kindHandle || e.isInner()) {
+		c.confirm(e.tip())
+	}
+}
+
+// show lets readers see the block that e ends, after that of parent.
+func (c *contents) show(e *entry, parent uint32, l level) {
 	if !c.holds(parent, l) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)

@@ -62,8 +62,9 @@
 // A block takes about 26 bytes and each of its holders about 37 more ([Estimate]),
 // without a pointer for the garbage collector to follow. [Options].OwnerBlocks and
 // MaxBytes bound it: leaves go first, heads survive, and so does what lookups go on
-// finding: there is no Touch, recency is Match's own. [Stats] tells the bytes and what was
-// evicted, parked, dropped or refused.
+// finding. There is no Touch, recency is Match's own: each eighth lookup of a Match marks
+// where it ended, and a mark outlives the eviction of half of what all owners hold. [Stats]
+// tells the bytes and what was evicted, forgotten, parked, dropped or refused.
 //
 // # Storage
 //
