@@ -46,6 +46,22 @@ type endpoint struct {
 	source error     // why the socket was last lost
 }
 
+// Tiers says where the blocks are, if not all are on GPU.
+func (e *endpoint) Tiers() string {
+	b := &e.Subscriber.Applier.Blocks
+	if b.HoldingsGPU == b.Holdings {
+		return ""
+	}
+	s := count(b.HoldingsGPU) + " gpu"
+	if b.HoldingsCPU > 0 {
+		s += " + " + count(b.HoldingsCPU) + " cpu"
+	}
+	if farther := b.Holdings - b.HoldingsGPU - b.HoldingsCPU; farther > 0 {
+		s += " + " + count(farther) + " farther"
+	}
+	return s + " ="
+}
+
 // Believed is the share of a prediction that is believed.
 func (e *endpoint) Believed() float64 { return 1 - e.Calibration.Doubt }
 
