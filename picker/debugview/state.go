@@ -46,6 +46,21 @@ type endpoint struct {
 	source error     // why the socket was last lost
 }
 
+// notices is where what may be meant so begins among the problems.
+func (st *state) notices() int {
+	i := slices.IndexFunc(st.Problems, func(p problem) bool { return p.Severity == notice })
+	if i < 0 {
+		return len(st.Problems)
+	}
+	return i
+}
+
+// Broken are the problems that are no mere notices.
+func (st *state) Broken() []problem { return st.Problems[:st.notices()] }
+
+// Notices are the others.
+func (st *state) Notices() []problem { return st.Problems[st.notices():] }
+
 // Tiers says where the blocks are, if not all are on GPU.
 func (e *endpoint) Tiers() string {
 	b := &e.Subscriber.Applier.Blocks
