@@ -134,7 +134,7 @@ func TestBrokenEngines(t *testing.T) {
 	defer stop()
 	go f.play(ctxPlay, 6, 1000, 200*time.Millisecond)
 	require.NoError(t, chromedp.Run(ctx, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(f.page.URL+"/debug/")))
-	eventually(ctx, t, `!document.querySelector('.view.never') && !document.querySelector('.problem.s2')`)
+	eventually(ctx, t, `![...document.querySelectorAll('.view')].some(v => v.textContent === 'never') && !document.querySelector('.problem.s2')`)
 
 	f.publishers[1].Silence(true)              // its connection stands, and nothing comes
 	f.publishers[2].Inject(enginetest.Lose, 5) // neither sent nor kept

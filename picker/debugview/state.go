@@ -1,6 +1,7 @@
 package debugview
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -60,6 +61,14 @@ func (st *state) Broken() []problem { return st.Problems[:st.notices()] }
 
 // Notices are the others.
 func (st *state) Notices() []problem { return st.Problems[st.notices():] }
+
+// Trust is the class of the view's colour: "fine", or how severe the worst is that is wrong
+// with the events.
+func (e *endpoint) Trust() string {
+	trust := "fine"
+	e.eventProblems(func(s severity, _, _ string, _ ...any) { trust = max(trust, fmt.Sprintf("s%d", s)) })
+	return trust
+}
 
 // Tiers says where the blocks are, if not all are on GPU.
 func (e *endpoint) Tiers() string {
