@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/prefixindex"
 )
@@ -21,12 +22,12 @@ func BenchmarkDecode(b *testing.B) {
 	for _, form := range forms {
 		for _, blocks := range []int{1, 64, 640} {
 			b.Run(fmt.Sprintf("form=%s/blocks=%d", form.name, blocks), func(b *testing.B) {
-				p := payload{asArray: form.asArray}
+				p := harness.Payload{AsArray: form.asArray}
 				var list [payloads][]byte
 				for i := range list {
-					p.batch(1)
-					p.stored(0, newChain(uint64(i), promptTokens), 0, blocks)
-					list[i] = slices.Clone(p.end())
+					p.Batch(1)
+					p.Stored(0, harness.NewChain(uint64(i), harness.PromptTokens), 0, blocks)
+					list[i] = slices.Clone(p.End())
 				}
 				var d kvevents.Decoder
 				var batch kvevents.Batch
@@ -34,7 +35,7 @@ func BenchmarkDecode(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(list[0])))
 				for b.Loop() {
-					must(b, d.Decode(list[i%payloads], &batch))
+					harness.Must(b, d.Decode(list[i%payloads], &batch))
 					i++
 				}
 				if len(batch.Events) != 1 || len(batch.Events[0].Hashes) != blocks {
@@ -64,39 +65,39 @@ func BenchmarkIngest(b *testing.B) {
 
 func ingest(b *testing.B, asArray bool, blocks, held int) {
 	ix, err := prefixindex.New(prefixindex.Options{Seed: 1})
-	must(b, err)
+	harness.Must(b, err)
 	ep, err := ix.Join("engine-0")
-	must(b, err)
-	applier, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: ix, Endpoint: ep, Model: scope.Model})
-	must(b, err)
+	harness.Must(b, err)
+	applier, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: ix, Endpoint: ep, Model: harness.Scope().Model})
+	harness.Must(b, err)
 	var d kvevents.Decoder
 	var batch kvevents.Batch
 	apply := func(payload []byte) {
-		must(b, d.Decode(payload, &batch))
-		must(b, applier.Apply(&batch))
+		harness.Must(b, d.Decode(payload, &batch))
+		harness.Must(b, applier.Apply(&batch))
 	}
 
 	// Conversations are numbered in the order in which they come; each stays while
 	// chains others come. Payloads for two rounds are made in advance, or as many as
 	// memory allows, and then come round again with conversations long forgotten.
 	chains := held / blocks
-	c, old := newChain(0, blocks*blockTokens), newChain(0, blocks*blockTokens)
-	p := payload{asArray: asArray}
+	c, old := harness.NewChain(0, blocks*harness.BlockTokens), harness.NewChain(0, blocks*harness.BlockTokens)
+	p := harness.Payload{AsArray: asArray}
 	for id := range chains {
-		c.become(uint64(id))
-		p.batch(1)
-		p.stored(0, c, 0, blocks)
-		apply(p.end())
+		c.Become(uint64(id))
+		p.Batch(1)
+		p.Stored(0, c, 0, blocks)
+		apply(p.End())
 	}
 	rounds := chains + min(chains, 256)
 	payloads := make([][]byte, rounds)
 	for i := range payloads {
-		c.become(uint64((chains + i) % rounds))
-		old.become(uint64(i))
-		p.batch(2)
-		p.stored(0, c, 0, blocks)
-		p.removed(0, old, 0, blocks)
-		payloads[i] = slices.Clone(p.end())
+		c.Become(uint64((chains + i) % rounds))
+		old.Become(uint64(i))
+		p.Batch(2)
+		p.Stored(0, c, 0, blocks)
+		p.Removed(0, old, 0, blocks)
+		payloads[i] = slices.Clone(p.End())
 	}
 	i := 0
 	b.ReportAllocs()

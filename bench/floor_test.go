@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/warmroute/warmroute/bench/internal/harness"
 )
 
 // BenchmarkFloor is the yardstick: one XXH64 over the bytes of a prompt's tokens.
@@ -12,7 +14,7 @@ import (
 // about as much as in the rest, so budgets are multiples of it.
 func BenchmarkFloor(b *testing.B) {
 	b.Run("tokens=10240", func(b *testing.B) {
-		tokens := newChain(1, promptTokens).tokens
+		tokens := harness.NewChain(1, harness.PromptTokens).Tokens
 		// The bytes of the tokens, which outlive the slice. Which byte order they are
 		// in makes no difference to the time.
 		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&tokens[0])), 4*len(tokens))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/prefixindex"
@@ -40,31 +41,31 @@ func follow(b *testing.B, rate, blocks int) {
 	const held, turns = 16_384, 256 // blocks of the owner; different batches once it is full
 	chains := held / blocks
 	payloads := make([][]byte, chains+turns)
-	c, old, p := newChain(0, blocks*blockTokens), newChain(0, blocks*blockTokens), payload{}
+	c, old, p := harness.NewChain(0, blocks*harness.BlockTokens), harness.NewChain(0, blocks*harness.BlockTokens), harness.Payload{}
 	for i := range payloads {
-		c.become(uint64(i))
-		old.become(uint64((i + turns) % len(payloads))) // which came chains ago
-		p.batch(2)
-		p.stored(0, c, 0, blocks)
-		p.removed(0, old, 0, blocks)
-		payloads[i] = slices.Clone(p.end())
+		c.Become(uint64(i))
+		old.Become(uint64((i + turns) % len(payloads))) // which came chains ago
+		p.Batch(2)
+		p.Stored(0, c, 0, blocks)
+		p.Removed(0, old, 0, blocks)
+		payloads[i] = slices.Clone(p.End())
 	}
 
 	pub, err := zmtp.NewPublisher(zmtp.PublisherOptions{Address: "tcp://127.0.0.1:0", HWM: 100_000})
-	must(b, err)
+	harness.Must(b, err)
 	defer pub.Close()
 	ix, err := prefixindex.New(prefixindex.Options{Seed: 1})
-	must(b, err)
+	harness.Must(b, err)
 	ep, err := ix.Join("engine-0")
-	must(b, err)
+	harness.Must(b, err)
 	ctx, stop := context.WithCancel(b.Context())
 	var sub *kvevents.Subscriber
 	ended := make(chan error, 1)
 	pprof.Do(ctx, pprof.Labels("side", "subscriber"), func(ctx context.Context) { // and all goroutines from here
 		src, err := zmtp.NewSource(zmtp.SourceOptions{Address: pub.Address()})
-		must(b, err)
-		sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: ix, Endpoint: ep, Model: scope.Model, Source: src})
-		must(b, err)
+		harness.Must(b, err)
+		sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: ix, Endpoint: ep, Model: harness.Scope().Model, Source: src})
+		harness.Must(b, err)
 		go func() {
 			err := sub.Run(ctx)
 			_ = src.Close()
@@ -76,7 +77,7 @@ func follow(b *testing.B, rate, blocks int) {
 	}
 	sent := 0
 	send := func() {
-		must(b, pub.Send(nil, binary.BigEndian.AppendUint64(nil, uint64(sent)), payloads[sent%len(payloads)]))
+		harness.Must(b, pub.Send(nil, binary.BigEndian.AppendUint64(nil, uint64(sent)), payloads[sent%len(payloads)]))
 		sent++
 	}
 	applied := func() int { return int(sub.Stats().Batches) }
@@ -119,7 +120,7 @@ func follow(b *testing.B, rate, blocks int) {
 		b.ReportMetric(float64(most), "behind")
 	}
 	stop()
-	must(b, <-ended)
+	harness.Must(b, <-ended)
 	if s := sub.Stats(); s.Applier.Blocks.Blocks != chains*blocks || s.Stream.Lost > 0 {
 		b.Fatalf("%d blocks held, want %d: %+v", s.Applier.Blocks.Blocks, chains*blocks, s)
 	}

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"testing"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -19,29 +20,29 @@ func BenchmarkInsert(b *testing.B) {
 	} {
 		b.Run("impl=warmroute/blocks=640/state="+state.name, func(b *testing.B) {
 			small(b)
-			index := newWarmrouteWith(b, 1, prefixindex.Options{Seed: 1, OwnerBlocks: 10 * promptBlocks})
+			index := harness.NewWarmrouteWith(b, 1, prefixindex.Options{Seed: 1, OwnerBlocks: 10 * harness.PromptBlocks})
 			prompts := make([]*prefixindex.Prompt, state.prompts)
 			for i := range prompts {
-				prompts[i] = newChain(uint64(i), promptTokens).prompt(index.hasher())
+				prompts[i] = harness.NewChain(uint64(i), harness.PromptTokens).Prompt(index.Hasher())
 			}
 			next := 0
 			insert := func() {
-				must(b, index.writers[0].Insert(prompts[next], -1))
+				harness.Must(b, index.Writers[0].Insert(prompts[next], -1))
 				next = (next + 1) % len(prompts)
 			}
 			for range prompts { // come to rest
 				insert()
 				insert()
 			}
-			index.lookup(prompts[(next+len(prompts)-1)%len(prompts)])
-			if got := index.held(0); got != promptTokens {
-				b.Fatalf("%d tokens held, want %d", got, promptTokens)
+			index.Lookup(prompts[(next+len(prompts)-1)%len(prompts)])
+			if got := index.Held(0); got != harness.PromptTokens {
+				b.Fatalf("%d tokens held, want %d", got, harness.PromptTokens)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				insert()
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*promptBlocks), "ns/block")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*harness.PromptBlocks), "ns/block")
 		})
 	}
 }

@@ -4,43 +4,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
+	"github.com/warmroute/warmroute/bench/internal/trace"
 )
-
-// A shape is who holds how much of the prompt of chain 1.
-type shape struct {
-	name  string
-	depth func(owner, owners int) int // blocks that the owner was given
-	hole  bool                        // owner 0 then lost its middle block
-	cold  bool                        // another prompt is looked up, which nobody has any of
-}
-
-var shapes = []shape{
-	{name: "full", depth: whole},
-	// As many different depths as there are owners, or blocks.
-	{name: "staggered", depth: func(owner, owners int) int { return (owner + 1) * promptBlocks / owners }},
-	{name: "hole", depth: whole, hole: true},
-	{name: "cold", depth: whole, cold: true},
-}
-
-func whole(owner, owners int) int { return promptBlocks }
-
-func (s shape) build(b testing.TB, impl implementation, owners int) {
-	c := newChain(1, promptTokens)
-	for owner := range owners {
-		if depth := s.depth(owner, owners); depth > 0 {
-			must(b, impl.store(owner, c, 0, depth))
-		}
-	}
-	if s.hole {
-		must(b, impl.remove(0, c, promptBlocks/2, promptBlocks/2+1))
-	}
-	expect(b, impl, c.prompt(impl.hasher()), owners, func(owner int) int {
-		if s.hole && owner == 0 {
-			return promptBlocks / 2
-		}
-		return s.depth(owner, owners)
-	})
-}
 
 // BenchmarkMatch looks up a prompt of 10,240 tokens. Its hashes are known before,
 // as the second lookup of a request finds them, except in the cold shape, where the
@@ -48,9 +16,9 @@ func (s shape) build(b testing.TB, impl implementation, owners int) {
 func BenchmarkMatch(b *testing.B) {
 	for _, impl := range implementations {
 		for _, owners := range []int{8, 64, 1024, 4096} {
-			for _, s := range shapes {
-				name := fmt.Sprintf("impl=%s/owners=%d/shape=%s", impl.name, owners, s.name)
-				var index implementation // kept from one count to the next
+			for _, s := range harness.Shapes() {
+				name := fmt.Sprintf("impl=%s/owners=%d/shape=%s", impl.name, owners, s.Name)
+				var index harness.Index // kept from one count to the next
 				b.Run(name, func(b *testing.B) {
 					if owners < 4096 {
 						small(b)
@@ -59,9 +27,9 @@ func BenchmarkMatch(b *testing.B) {
 					}
 					if index == nil {
 						index = impl.open(b, owners)
-						s.build(b, index, owners)
+						s.Build(b, index, owners)
 					}
-					matchShape(b, index, s, owners)
+					harness.Match(b, index, s, owners)
 				})
 			}
 		}
@@ -76,63 +44,45 @@ func BenchmarkMatch(b *testing.B) {
 	})
 }
 
-func matchShape(b *testing.B, index implementation, s shape, owners int) {
-	c := newChain(1, promptTokens)
-	if s.cold {
-		c.become(2)
-	}
-	p := c.prompt(index.hasher())
-	if s.cold {
-		expect(b, index, p, owners, func(int) int { return 0 })
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if s.cold {
-			p.Reset(scope, c.tokens)
-		}
-		index.lookup(p)
-	}
-}
-
 // randomMatch looks up one of thousands of prompts of 64 owners, each held by one of
 // them: what is looked at is seldom in a processor's cache. A prompt's tokens are
 // made and hashed right before its lookup, outside the time, and push the rest out.
 type randomMatch struct {
-	index  *warmroute
+	index  *harness.Warmroute
 	chains int
 }
 
 func newRandomMatch(b *testing.B, blocks int) *randomMatch {
 	const owners = 64
-	m := &randomMatch{index: newWarmroute(b, owners)}
-	m.chains = fill(b, m.index, upTo(owners), 0, blocks)
+	m := &randomMatch{index: harness.NewWarmroute(b, owners)}
+	m.chains = harness.Fill(b, m.index, harness.UpTo(owners), 0, blocks)
 	return m
 }
 
 func (m *randomMatch) run(b *testing.B) {
 	var (
-		owners = len(m.index.writers)
-		c      = newChain(0, promptTokens)
-		p      = c.prompt(m.index.hasher())
-		times  latencies
+		owners = len(m.index.Writers)
+		c      = harness.NewChain(0, harness.PromptTokens)
+		p      = c.Prompt(m.index.Hasher())
+		times  latency.Histogram
 		chosen uint64
 	)
-	expect(b, m.index, p, owners, func(owner int) int {
+	harness.Expect(b, m.index, p, owners, func(owner int) int {
 		if owner == 0 {
-			return promptBlocks
+			return harness.PromptBlocks
 		}
 		return 0
 	})
 	b.ReportAllocs()
 	for b.Loop() {
 		chosen++
-		c.become(mix(chosen) % uint64(m.chains))
-		p.Reset(scope, c.tokens)
-		m.index.hasher().Hashes(p)
+		c.Become(trace.Mix(chosen) % uint64(m.chains))
+		p.Reset(harness.Scope(), c.Tokens)
+		m.index.Hasher().Hashes(p)
 		start := time.Now()
-		m.index.lookup(p)
-		times.record(time.Since(start))
+		m.index.Lookup(p)
+		times.Record(time.Since(start))
 	}
-	times.report(b, "")
-	b.ReportMetric(float64(times.sum)/float64(times.n), "ns/op") // without the making of prompts
+	harness.Report(b, &times, "")
+	b.ReportMetric(float64(times.Sum)/float64(times.N), "ns/op") // without the making of prompts
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -40,23 +42,23 @@ const (
 func mixedMatch(b *testing.B, rate float64) {
 	const phase = 20 * time.Millisecond
 	var (
-		index   = newWarmroute(b, mixedOwners)
-		chains  = make([]*chain, mixedChains)
+		index   = harness.NewWarmroute(b, mixedOwners)
+		chains  = make([]*harness.Chain, mixedChains)
 		prompts = make([]*prefixindex.Prompt, mixedChains)
 	)
 	for i := range chains {
-		chains[i] = newChain(uint64(i), promptTokens)
-		prompts[i] = chains[i].prompt(index.hasher())
+		chains[i] = harness.NewChain(uint64(i), harness.PromptTokens)
+		prompts[i] = chains[i].Prompt(index.Hasher())
 		for owner := range mixedOwners {
-			must(b, index.store(owner, chains[i], 0, promptBlocks))
+			harness.Must(b, index.Store(owner, chains[i], 0, harness.PromptBlocks))
 		}
-		expect(b, index, prompts[i], mixedOwners, func(int) int { return promptBlocks })
+		harness.Expect(b, index, prompts[i], mixedOwners, func(int) int { return harness.PromptBlocks })
 	}
 	writer := &steadyWriter{index: index, chains: chains, rate: rate, turn: make(chan struct{}), done: make(chan struct{})}
 	go writer.run()
 
 	var (
-		idle, busy latencies
+		idle, busy latency.Histogram
 		writing    bool
 		busyTime   time.Duration
 		began      = time.Now()
@@ -74,12 +76,12 @@ func mixedMatch(b *testing.B, rate float64) {
 			began = start
 		}
 		for i := range mixedBatch {
-			index.lookup(prompts[i%mixedChains])
+			index.Lookup(prompts[i%mixedChains])
 		}
 		if writing {
-			busy.record(time.Since(start))
+			busy.Record(time.Since(start))
 		} else {
-			idle.record(time.Since(start))
+			idle.Record(time.Since(start))
 		}
 	}
 	if writing {
@@ -87,11 +89,11 @@ func mixedMatch(b *testing.B, rate float64) {
 	}
 	close(writer.turn)
 	<-writer.done
-	must(b, writer.err)
+	harness.Must(b, writer.err)
 
 	b.ReportMetric(0, "ns/op") // of idle and busy together, which means nothing
-	idle.report(b, "idle-")
-	busy.report(b, "")
+	harness.Report(b, &idle, "idle-")
+	harness.Report(b, &busy, "")
 	if busyTime > 0 {
 		b.ReportMetric(float64(writer.spans*mixedSpan)/busyTime.Seconds(), "writes/s")
 	}
@@ -101,8 +103,8 @@ func mixedMatch(b *testing.B, rate float64) {
 // turn; each further word makes it write, or rest, and is taken only once it has
 // stopped what it was doing.
 type steadyWriter struct {
-	index  *warmroute
-	chains []*chain
+	index  *harness.Warmroute
+	chains []*harness.Chain
 	rate   float64       // blocks a second
 	turn   chan struct{} // closed: the end
 	done   chan struct{}
@@ -148,11 +150,11 @@ func (w *steadyWriter) write() bool {
 func (w *steadyWriter) step() {
 	turn := w.spans / 2
 	owner, c := turn%mixedOwners, w.chains[turn/mixedOwners%len(w.chains)]
-	write := w.index.remove
+	write := w.index.Remove
 	if w.spans%2 == 1 {
-		write = w.index.store
+		write = w.index.Store
 	}
-	if err := write(owner, c, promptBlocks-mixedSpan, promptBlocks); err != nil && w.err == nil {
+	if err := write(owner, c, harness.PromptBlocks-mixedSpan, harness.PromptBlocks); err != nil && w.err == nil {
 		w.err = err
 	}
 	w.spans++

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/picker/openaireq"
 )
 
@@ -33,7 +34,7 @@ func chatBody(tokens int) []byte {
 // idBody is a completion of that many token ids.
 func idBody(tokens int) []byte {
 	body := []byte(`{"model":"llama","max_tokens":1000,"prompt":[`)
-	for i, id := range newChain(1, tokens).tokens {
+	for i, id := range harness.NewChain(1, tokens).Tokens {
 		if i > 0 {
 			body = append(body, ',')
 		}
@@ -46,7 +47,7 @@ func idBody(tokens int) []byte {
 // decodes the fields it needs with the standard library.
 func BenchmarkParse(b *testing.B) {
 	parser, err := openaireq.NewParser(openaireq.Options{})
-	must(b, err)
+	harness.Must(b, err)
 	for _, form := range []string{"chat", "ids"} {
 		for _, tokens := range []int{1_000, 100_000} {
 			body, kind := chatBody(tokens), openaireq.Chat
@@ -56,7 +57,7 @@ func BenchmarkParse(b *testing.B) {
 			run := func(impl string, parse func() error) {
 				b.Run(fmt.Sprintf("impl=%s/form=%s/tokens=%d", impl, form, tokens), func(b *testing.B) {
 					small(b)
-					must(b, parse())
+					harness.Must(b, parse())
 					b.ReportAllocs()
 					b.SetBytes(int64(len(body)))
 					for b.Loop() {
@@ -105,9 +106,9 @@ func BenchmarkTokenize(b *testing.B) {
 		b.Run(fmt.Sprintf("tokens=%d/cached=%v", tokens, cached), func(b *testing.B) {
 			small(b)
 			parser, err := openaireq.NewParser(openaireq.Options{})
-			must(b, err)
+			harness.Must(b, err)
 			var body openaireq.Body
-			must(b, parser.Parse(openaireq.Chat, chatBody(tokens), &body))
+			harness.Must(b, parser.Parse(openaireq.Chat, chatBody(tokens), &body))
 			o := openaireq.ClientOptions{
 				Endpoints: func(string) []string { return []string{"http://engine"} },
 				Client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
@@ -118,7 +119,7 @@ func BenchmarkTokenize(b *testing.B) {
 				o.CacheBytes = -1
 			}
 			client, err := openaireq.NewClient(o)
-			must(b, err)
+			harness.Must(b, err)
 			ask := func() {
 				if got, err := client.Tokenize(context.Background(), &body); err != nil || len(got.IDs) != tokens {
 					b.Fatal(len(got.IDs), err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -30,21 +32,21 @@ func BenchmarkRemoveOwner(b *testing.B) {
 }
 
 type removeOwner struct {
-	index   *warmroute // its last owners are those that have left
+	index   *harness.Warmroute // its last owners are those that have left
 	others  []int
 	prompts []*prefixindex.Prompt
-	churn   *chain // what the writes are about, on owner 0
+	churn   *harness.Chain // what the writes are about, on owner 0
 }
 
 func newRemoveOwner(b *testing.B) *removeOwner {
 	const prompts = 16
-	r := &removeOwner{index: newWarmroute(b, 7), others: upTo(7), churn: newChain(1<<32, 64*blockTokens)}
+	r := &removeOwner{index: harness.NewWarmroute(b, 7), others: harness.UpTo(7), churn: harness.NewChain(1<<32, 64*harness.BlockTokens)}
 	for i := range prompts {
-		c := newChain(1<<33+uint64(i), promptTokens)
+		c := harness.NewChain(1<<33+uint64(i), harness.PromptTokens)
 		for _, owner := range r.others {
-			must(b, r.index.store(owner, c, 0, promptBlocks))
+			harness.Must(b, r.index.Store(owner, c, 0, harness.PromptBlocks))
 		}
-		r.prompts = append(r.prompts, c.prompt(r.index.hasher()))
+		r.prompts = append(r.prompts, c.Prompt(r.index.Hasher()))
 	}
 	return r
 }
@@ -52,20 +54,20 @@ func newRemoveOwner(b *testing.B) *removeOwner {
 func (r *removeOwner) run(b *testing.B) {
 	const blocks = 500_000
 	var (
-		idle, writes, leaving latencies
+		idle, writes, leaving latency.Histogram
 		fence, sweep          time.Duration
 		left                  int64
 		n                     float64
 	)
 	for b.Loop() {
 		n++
-		before := heap()
-		owner := r.index.join(b)
-		fill(b, r.index, []int{owner}, 0, blocks)
+		before := harness.Heap()
+		owner := r.index.Join(b)
+		harness.Fill(b, r.index, []int{owner}, 0, blocks)
 		r.write(b, blocks/10) // come to rest
-		heap()                // and collect now, not while somebody looks
+		harness.Heap()        // and collect now, not while somebody looks
 
-		var now atomic.Pointer[latencies] // where lookups are recorded
+		var now atomic.Pointer[latency.Histogram] // where lookups are recorded
 		now.Store(&idle)
 		ended := make(chan struct{})
 		go func() {
@@ -76,8 +78,8 @@ func (r *removeOwner) run(b *testing.B) {
 					return
 				}
 				start := time.Now()
-				r.index.lookup(r.prompts[i%len(r.prompts)])
-				to.record(time.Since(start))
+				r.index.Lookup(r.prompts[i%len(r.prompts)])
+				to.Record(time.Since(start))
 			}
 		}()
 		time.Sleep(100 * time.Millisecond)
@@ -89,7 +91,7 @@ func (r *removeOwner) run(b *testing.B) {
 
 		now.Store(&leaving)
 		start = time.Now()
-		r.index.ix.Leave(r.index.endpoints[owner])
+		r.index.Index.Leave(r.index.Endpoints[owner])
 		fence += time.Since(start)
 		start = time.Now()
 		r.write(b, blocks)
@@ -97,27 +99,27 @@ func (r *removeOwner) run(b *testing.B) {
 
 		now.Store(nil)
 		<-ended
-		expect(b, r.index, r.prompts[0], owner+1, func(o int) int {
+		harness.Expect(b, r.index, r.prompts[0], owner+1, func(o int) int {
 			if o < len(r.others) {
-				return promptBlocks
+				return harness.PromptBlocks
 			}
 			return 0
 		})
-		left += heap() - before
+		left += harness.Heap() - before
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(fence)/n, "fence-ns")
 	b.ReportMetric(float64(sweep)/n, "sweep-ns")
 	b.ReportMetric(float64(left)/n/blocks, "left-B/block")
-	idle.report(b, "idle-")
-	writes.report(b, "writes-")
-	leaving.report(b, "")
+	harness.Report(b, &idle, "idle-")
+	harness.Report(b, &writes, "writes-")
+	harness.Report(b, &leaving, "")
 }
 
 // write stores and removes that many blocks, half and half, and leaves nothing.
 func (r *removeOwner) write(b *testing.B, blocks int) {
-	for ; blocks > 0; blocks -= 2 * r.churn.blocks() {
-		must(b, r.index.store(0, r.churn, 0, r.churn.blocks()))
-		must(b, r.index.remove(0, r.churn, 0, r.churn.blocks()))
+	for ; blocks > 0; blocks -= 2 * r.churn.Blocks() {
+		harness.Must(b, r.index.Store(0, r.churn, 0, r.churn.Blocks()))
+		harness.Must(b, r.index.Remove(0, r.churn, 0, r.churn.Blocks()))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/warmroute/warmroute/bench/internal/harness"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -23,9 +24,9 @@ type reference struct {
 	inside []int // owners whose run goes on
 }
 
-func newReference(b testing.TB, owners int) implementation {
-	h, err := prefixindex.NewHasher(blockTokens, 1)
-	must(b, err)
+func newReference(b testing.TB, owners int) harness.Index {
+	h, err := prefixindex.NewHasher(harness.BlockTokens, 1)
+	harness.Must(b, err)
 	r := &reference{
 		h:       h,
 		holders: map[prefixindex.BlockHash]map[int]struct{}{},
@@ -38,18 +39,18 @@ func newReference(b testing.TB, owners int) implementation {
 	return r
 }
 
-func (r *reference) hasher() prefixindex.Hasher { return r.h }
+func (r *reference) Hasher() prefixindex.Hasher { return r.h }
 
-func (r *reference) store(owner int, c *chain, from, to int) error {
+func (r *reference) Store(owner int, c *harness.Chain, from, to int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	hash := r.h.Root(scope)
+	hash := r.h.Root(harness.Scope())
 	if from > 0 {
-		hash = r.names[owner][engineHash(owner, c, from-1)]
+		hash = r.names[owner][harness.EngineHash(owner, c, from-1)]
 	}
 	for block := from; block < to; block++ {
-		hash = r.h.Next(hash, c.tokens[block*blockTokens:(block+1)*blockTokens], nil)
-		r.names[owner][engineHash(owner, c, block)] = hash
+		hash = r.h.Next(hash, c.Tokens[block*harness.BlockTokens:(block+1)*harness.BlockTokens], nil)
+		r.names[owner][harness.EngineHash(owner, c, block)] = hash
 		if r.holders[hash] == nil {
 			r.holders[hash] = map[int]struct{}{}
 		}
@@ -58,11 +59,11 @@ func (r *reference) store(owner int, c *chain, from, to int) error {
 	return nil
 }
 
-func (r *reference) remove(owner int, c *chain, from, to int) error {
+func (r *reference) Remove(owner int, c *harness.Chain, from, to int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for block := to - 1; block >= from; block-- {
-		name := engineHash(owner, c, block)
+		name := harness.EngineHash(owner, c, block)
 		hash := r.names[owner][name]
 		delete(r.names[owner], name)
 		delete(r.holders[hash], owner)
@@ -73,7 +74,7 @@ func (r *reference) remove(owner int, c *chain, from, to int) error {
 	return nil
 }
 
-func (r *reference) lookup(p *prefixindex.Prompt) {
+func (r *reference) Lookup(p *prefixindex.Prompt) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	clear(r.run)
@@ -98,4 +99,4 @@ func (r *reference) lookup(p *prefixindex.Prompt) {
 	}
 }
 
-func (r *reference) held(owner int) int { return r.run[owner] * blockTokens }
+func (r *reference) Held(owner int) int { return r.run[owner] * harness.BlockTokens }

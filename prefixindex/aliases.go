@@ -30,7 +30,9 @@ func (c *contents) index() {
 	c.tips.clear(c.used, c.entries.n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		if e := c.entries.at(n); e.border() {
-			c.aliased = c.aliased || c.findTip(e.tip()) != 0
+			if c.findTip(e.tip()) != 0 {
+				c.aliased++
+			}
 			c.tips.put(e.tip(), n)
 		}
 	}
@@ -87,12 +89,12 @@ func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
 // holds reports whether the block that entry n ends is held.
 func (c *contents) holds(n uint32, l level) bool {
 	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased && c.aliasFull(n, e.tip(), l)
+	return e.full(l) || e.kind() == kindRoot || c.aliased > 0 && c.aliasFull(n, e.tip(), l)
 }
 
 // heldBelow reports whether a child of the block that entry n ends is held.
 func (c *contents) heldBelow(n uint32, l level) bool {
-	if !c.aliased {
+	if c.aliased == 0 {
 		return *c.heldCounter(n, l) != 0
 	}
 	held := false

@@ -1,7 +1,5 @@
 package prefixindex
 
-import "slices"
-
 // contents is what one owner holds from one empty start of its cache to the next, or
 // to Clear. The Writer's lock guards it, except for what readers see: the bits of its
 // slots in the index's records, and its hole lists.
@@ -26,7 +24,8 @@ type tables struct {
 	tips    lookup            // entries that end a block, by its hash; if indexed
 	wide    map[uint64]uint32 // counters that do not fit into entries
 	indexed bool              // tips was needed once (aliases.go)
-	aliased bool              // two entries have ended one block at a time
+	aliased int               // entries that end a block beside another one, as far as indexed
+	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
 	parts slab[part]  // none until there is a partial entry
@@ -132,9 +131,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 			c.enqueue(n)
 		}
 	}
-	if is&^was != 0 && len(c.expected.open) > 0 && e.kind() == kindHandle {
-		defer c.confirmAll(n)
-	}
 	if !c.entries.at(e.parent).isInner() { // one piece
 		for l := range levels {
 			switch bit := uint8(1) << l; {
@@ -167,15 +163,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 					c.drain(chain[i], l)
 				}
 			}
-		}
-	}
-}
-
-// confirmAll confirms the blocks that end in a handle.
-func (c *contents) confirmAll(n uint32) {
-	for _, p := range slices.Clone(c.piecesOf(n)) {
-		if e := c.entries.at(p); e.border() && e.full(levelGPU) {
-			c.confirm(e.tip())
 		}
 	}
 }
@@ -221,9 +208,16 @@ func (c *contents) fill(n uint32, l level) {
 	if !c.indexed && c.meetsAlias(n, parent, l) {
 		c.index()
 	}
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
-		return
+	if c.aliased == 0 || !c.aliasFull(n, e.tip(), l) {
+		c.show(e, parent, l)
 	}
+	if l == levelGPU && len(c.expected.open) > 0 && (e.kind() == kindHandle || e.isInner()) {
+		c.confirm(e.tip())
+	}
+}
+
+// show lets readers see the block that e ends, after that of parent.
+func (c *contents) show(e *entry, parent uint32, l level) {
 	if !c.holds(parent, l) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)
@@ -254,7 +248,7 @@ func (c *contents) drain(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), -1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	hole := c.heldBelow(n, l)

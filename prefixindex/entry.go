@@ -90,10 +90,11 @@ type far struct {
 // apart: the children of partial entries, and the tokens that a child needs to fill
 // the block.
 type part struct {
-	first, next uint32 // children of a partial entry, as a list
-	tokens      uint32 // in tails: those of this piece
-	end         uint16 // tokens of the unfinished block up to the end
-	begin       uint16 // and up to the beginning
+	first      uint32 // child of a partial entry: one of a list
+	next, prev uint32 // others of that list, where this is the child
+	tokens     uint32 // in tails: those of this piece
+	end        uint16 // tokens of the unfinished block up to the end
+	begin      uint16 // and up to the beginning
 }
 
 // named reports whether an entry has a name: a handle's engine hash, a root's scope.
@@ -169,9 +170,15 @@ func (c *contents) newEntry(e entry) uint32 {
 	if e.named() {
 		c.names.put(e.nameHash(), n)
 	}
-	if e.border() && c.indexed {
-		c.aliased = c.aliased || c.findTip(e.tip()) != 0
-		c.tips.put(e.tip(), n)
+	if e.border() {
+		if c.indexed {
+			if c.findTip(e.tip()) != 0 {
+				c.aliased++
+			}
+			c.tips.put(e.tip(), n)
+		}
+	} else {
+		c.partial++
 	}
 	return n
 }
@@ -182,8 +189,15 @@ func (c *contents) freeEntry(n uint32) {
 	if e.named() {
 		c.names.drop(e.nameHash(), n)
 	}
-	if e.border() && c.indexed {
-		c.tips.drop(e.tip(), n)
+	if e.border() {
+		if c.indexed {
+			c.tips.drop(e.tip(), n)
+			if c.aliased > 0 && c.findTip(e.tip()) != 0 {
+				c.aliased--
+			}
+		}
+	} else {
+		c.partial--
 	}
 	if e.parent != 0 {
 		c.count(&c.entries.at(e.parent).known, counterOf(countKnown, e.parent), -1)

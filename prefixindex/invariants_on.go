@@ -4,6 +4,7 @@ package prefixindex
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func yield(where string) {
 // where it contradicts itself. O(entries).
 func (w *Writer) checkInvariants() {
 	c := w.contents
-	if w.ended.Load() || c.entries.n == 0 || c.entries.n > 4*pageLen && w.stats.Stored%(64*1024) != 0 {
+	if w.ended.Load() || c.entries.n == 0 || rand.Uint32N(c.entries.n) >= 1024 {
 		return // large owners only now and then
 	}
 	bad := func(n uint32, format string, args ...any) {
@@ -39,7 +40,8 @@ func (w *Writer) checkInvariants() {
 	n := c.entries.n
 	known := make([]int, n)
 	held := make([][levels]int, n)
-	used, handles, ghosts, assumed := 0, 0, 0, 0
+	used, handles, ghosts, assumed, partial, aliased := 0, 0, 0, 0, 0, 0
+	tips := map[uint64]bool{}
 	bits := [levels]map[uint64]uint32{}   // held blocks: their position
 	orphan := [levels]map[uint64]uint32{} // parents of held blocks
 	for l := range levels {
@@ -74,7 +76,14 @@ func (w *Writer) checkInvariants() {
 				assumed++
 			}
 		}
-		if e.border() && c.indexed {
+		switch {
+		case !e.border():
+			partial++
+		case c.indexed:
+			if tips[e.tip()] {
+				aliased++
+			}
+			tips[e.tip()] = true
 			found := false
 			c.aliases(e.tip(), func(m uint32, _ *entry) bool { found = m == i; return !found })
 			if !found {
@@ -157,6 +166,9 @@ func (w *Writer) checkInvariants() {
 	if got := len(bits[c.top()]); got != c.holdings {
 		bad(0, "counts %d holdings, has %d", c.holdings, got)
 	}
+	if partial != c.partial || aliased != c.aliased {
+		bad(0, "counts %d partial entries, %d aliases; has %d, %d", c.partial, c.aliased, partial, aliased)
+	}
 	if used != c.used || handles != c.handles || ghosts != c.ghosts || assumed != c.assumed.n {
 		bad(0, "counts %d entries, %d handles, %d ghosts, %d assumed; has %d, %d, %d, %d",
 			c.used, c.handles, c.ghosts, c.assumed.n, used, handles, ghosts, assumed)
@@ -172,6 +184,35 @@ func (w *Writer) checkInvariants() {
 		bad(0, "%d assumed blocks are listed, want %d", listed, c.assumed.n)
 	}
 	c.ix.records.check()
+}
+
+// checkInvariants checks that lookups will see the current contents of all owners, and
+// nothing else, and panics if not. O(owners).
+func (d *draft) checkInvariants() {
+	if d.seated > 1000 && d.seated%64 != 0 {
+		return // large fleets only now and then
+	}
+	live := 0
+	for s := range d.seats() {
+		if s.writer.ended.Load() {
+			panic(fmt.Sprintf("prefixindex: %q rank %d is shown after its end", s.writer.name, s.writer.rank))
+		}
+		for l, slot := range s.slots {
+			if l > 0 && slot == s.slots[l-1] {
+				continue
+			}
+			live++
+			if page := d.slots[slot>>6]; page.live>>(slot&63)&1 == 0 || page.held[slot&63] != s.contents {
+				panic(fmt.Sprintf("prefixindex: %q rank %d is not shown in its slot %d", s.writer.name, s.writer.rank, slot))
+			}
+		}
+	}
+	for _, page := range d.slots {
+		live -= bits.OnesCount64(page.live)
+	}
+	if live != 0 {
+		panic(fmt.Sprintf("prefixindex: %d slots are shown that are nobody's", -live))
+	}
 }
 
 // check checks the tables.

@@ -1,13 +1,17 @@
 package prefixindex
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // piece is an entry that cut proposes.
 type piece struct {
 	tip    uint64
 	tokens []uint32
-	extras []Extra
-	begin  int // tokens of its block before it
+	extras []Extra // At counts from the engine block's first token
+	from   int     // of this piece, in the same way
+	begin  int     // tokens of its block before it
 	border bool
 }
 
@@ -131,18 +135,14 @@ func (c *contents) cut(parent uint32, tokens []uint32, extras []Extra) []piece {
 		last = c.entries.at(c.above(e)).tip()
 	}
 	c.pieces = c.pieces[:0]
-	for len(tokens) > 0 {
-		p := piece{begin: begin}
-		n := min(size-begin, len(tokens))
+	for from := 0; from < len(tokens); {
+		n := min(size-begin, len(tokens)-from)
 		x := 0
-		for x < len(extras) && extras[x].At < n {
+		for x < len(extras) && extras[x].At < from+n {
 			x++
 		}
-		for i := x; i < len(extras); i++ {
-			extras[i].At -= n
-		}
-		p.tokens, p.extras = tokens[:n], extras[:x]
-		tokens, extras = tokens[n:], extras[x:]
+		p := piece{tokens: tokens[from : from+n], extras: extras[:x], from: from, begin: begin}
+		from, extras = from+n, extras[x:]
 		switch {
 		case begin+n < size:
 			tip = uint64(link(BlockHash(tip*mixExtra), sumTokens(p.tokens), p.extras))
@@ -216,6 +216,9 @@ func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 		if kind == kindHandle {
 			e.setKey(key.key)
 			e.flags |= flagRecent
+			if p.border && c.indexed && c.findTip(p.tip) != 0 {
+				c.thin(p.tip)
+			}
 		}
 		n = c.newEntry(e)
 		c.newPart(n, p)
@@ -320,7 +323,7 @@ func (c *contents) whole(s *Span) int {
 			n += len(o.tokens)
 		}
 	}
-	return n
+	return min(n, math.MaxInt32)
 }
 
 // tokensOf returns the length of a handle.

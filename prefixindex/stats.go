@@ -2,7 +2,10 @@ package prefixindex
 
 // Stats returns counts of what the index holds and has done.
 //
-// O(owners), after the sweep of what has expired and of epochs that have ended is done.
+// It sweeps what has expired and epochs that have ended, and gives their memory back,
+// which of owners that nothing is written to nobody else does.
+//
+// O(owners), and that.
 func (ix *Index) Stats() Stats {
 	now := ix.options.Clock()
 	ix.sweep(-1)
@@ -16,7 +19,7 @@ func (ix *Index) Stats() Stats {
 				w := seat.writer
 				w.mu.Lock()
 				if !w.ended.Load() {
-					w.contents.expire(now)
+					w.tidy(now)
 					w.contents.measure(&s)
 				}
 				if !w.merged {
@@ -26,6 +29,7 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
+	ix.records.trim()
 	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
 	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, ix.records.blocks()
 	return s
@@ -58,6 +62,7 @@ type Stats struct {
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
 	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
+	Forgotten      uint64 // engine blocks no longer known by name, for want of room
 	Expired        uint64 // blocks without events that ended: by time, or at the owner's first event
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
@@ -98,6 +103,7 @@ func (s *Stats) add(t *Stats) {
 	s.ParkedDropped += t.ParkedDropped
 	s.Conflicts += t.Conflicts
 	s.Evicted += t.Evicted
+	s.Forgotten += t.Forgotten
 	s.Expired += t.Expired
 	s.Malformed += t.Malformed
 	s.Fenced += t.Fenced

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +19,12 @@ import (
 
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/metrics"
+	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 var update = flag.Bool("update", false, "rewrite help.go from the comments of the Stats structs")
@@ -80,6 +84,11 @@ func TestOf(t *testing.T) {
 	require.Equal(t, 1.5, find(subscriber, "warmroute_subscriber_lag_seconds")[0].Value)
 	require.Equal(t, metrics.Gauge, find(subscriber, "warmroute_subscriber_last_seq")[0].Kind)
 	require.Equal(t, 9.0, find(subscriber, "warmroute_subscriber_applier_blocks_stored_total")[0].Value)
+
+	tokenizer := slices.Collect(metrics.Of(openaireq.ClientStats{Spent: 2 * time.Second, Longest: time.Second}))
+	require.Equal(t, metrics.Counter, find(tokenizer, "warmroute_tokenizer_spent_seconds_total")[0].Kind)
+	require.Equal(t, metrics.Gauge, find(tokenizer, "warmroute_tokenizer_longest_seconds")[0].Kind)
+
 	silent := slices.Collect(metrics.Of(kvevents.SubscriberStats{}))
 	require.Zero(t, find(silent, "warmroute_subscriber_last_frame_seconds")[0].Value)
 }
@@ -130,17 +139,29 @@ func TestNames(t *testing.T) {
 	for m := range metrics.Of(picker.Calibration{}, label...) {
 		check(m)
 	}
+	for m := range metrics.Of(enginemetrics.Stats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(openaireq.ClientStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(httptransport.Stats{}, label...) {
+		check(m)
+	}
 }
 
 // Help is what the fields' comments say.
 func TestHelpIsThatOfTheFields(t *testing.T) {
 	comments := map[string]string{}
-	for _, dir := range []string{"prefixindex", "kvevents", "picker"} {
+	for _, dir := range []string{
+		"prefixindex", "kvevents", "kvevents/zmtp", "scorer/enginemetrics",
+		"picker", "picker/httptransport", "picker/openaireq", "picker/metrics",
+	} {
 		files, err := os.ReadDir("../../" + dir)
 		require.NoError(t, err)
 		for _, f := range files {
 			if name := f.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
-				read(t, dir, "../../"+dir+"/"+name, comments)
+				read(t, path.Base(dir), "../../"+dir+"/"+name, comments)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package bench_test
+package harness
 
 import (
 	"encoding/binary"
@@ -6,27 +6,27 @@ import (
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
-// payload writes batches of events as vLLM does: positional, as up to 0.23, or maps.
-type payload struct {
+// A Payload writes batches of events as vLLM does: positional, as up to 0.23, or maps.
+type Payload struct {
+	AsArray bool
 	b       []byte
-	asArray bool
 }
 
-// batch begins an envelope of that many events.
-func (p *payload) batch(events int) {
+// Batch begins an envelope of that many events.
+func (p *Payload) Batch(events int) {
 	p.b = append(p.b[:0], 0x93, 0xcb, 0x41, 0xda, 0x13, 0xb8, 0x60, 0x20, 0, 0) // three slots, the time
 	p.head(0x90, events)
 }
 
-// end writes the rank.
-func (p *payload) end() []byte {
+// End writes the rank and returns all of it, valid until the next Batch.
+func (p *Payload) End() []byte {
 	p.b = append(p.b, 0)
 	return p.b
 }
 
-// stored writes blocks [from, to) of c, as owner names them.
-func (p *payload) stored(owner int, c *chain, from, to int) {
-	if p.asArray {
+// Stored writes blocks [from, to) of c, as owner names them.
+func (p *Payload) Stored(owner int, c *Chain, from, to int) {
+	if p.AsArray {
 		p.head(0x90, 12)
 		p.text("BlockStored")
 	} else {
@@ -37,21 +37,21 @@ func (p *payload) stored(owner int, c *chain, from, to int) {
 	p.key("block_hashes")
 	p.head(0x90, to-from)
 	for block := from; block < to; block++ {
-		p.hash(engineHash(owner, c, block))
+		p.hash(EngineHash(owner, c, block))
 	}
 	p.key("parent_block_hash")
 	if from == 0 {
 		p.null()
 	} else {
-		p.hash(engineHash(owner, c, from-1))
+		p.hash(EngineHash(owner, c, from-1))
 	}
 	p.key("token_ids")
-	p.head(0x90, (to-from)*blockTokens)
-	for _, id := range c.tokens[from*blockTokens : to*blockTokens] {
+	p.head(0x90, (to-from)*BlockTokens)
+	for _, id := range c.Tokens[from*BlockTokens : to*BlockTokens] {
 		p.number(id)
 	}
 	p.key("block_size")
-	p.number(blockTokens)
+	p.number(BlockTokens)
 	p.key("lora_id")
 	p.null()
 	p.key("medium")
@@ -67,14 +67,14 @@ func (p *payload) stored(owner int, c *chain, from, to int) {
 	p.number(0)
 	p.key("kv_cache_spec_kind")
 	p.text("full_attention")
-	if p.asArray {
+	if p.AsArray {
 		p.null() // no sliding window
 	}
 }
 
-// removed writes that the engine evicts the same blocks, children first.
-func (p *payload) removed(owner int, c *chain, from, to int) {
-	if p.asArray {
+// Removed writes that the engine evicts the same blocks, children first.
+func (p *Payload) Removed(owner int, c *Chain, from, to int) {
+	if p.AsArray {
 		p.head(0x90, 4)
 		p.text("BlockRemoved")
 	} else {
@@ -85,7 +85,7 @@ func (p *payload) removed(owner int, c *chain, from, to int) {
 	p.key("block_hashes")
 	p.head(0x90, to-from)
 	for block := to - 1; block >= from; block-- {
-		p.hash(engineHash(owner, c, block))
+		p.hash(EngineHash(owner, c, block))
 	}
 	p.key("medium")
 	p.text("GPU")
@@ -93,22 +93,22 @@ func (p *payload) removed(owner int, c *chain, from, to int) {
 	p.number(0)
 }
 
-func (p *payload) key(name string) {
-	if !p.asArray {
+func (p *Payload) key(name string) {
+	if !p.AsArray {
 		p.text(name)
 	}
 }
 
 // text writes up to 31 bytes.
-func (p *payload) text(s string) { p.b = append(append(p.b, 0xa0|byte(len(s))), s...) }
+func (p *Payload) text(s string) { p.b = append(append(p.b, 0xa0|byte(len(s))), s...) }
 
-func (p *payload) null() { p.b = append(p.b, 0xc0) }
+func (p *Payload) null() { p.b = append(p.b, 0xc0) }
 
-func (p *payload) hash(h prefixindex.EngineHash) {
+func (p *Payload) hash(h prefixindex.EngineHash) {
 	p.b = binary.BigEndian.AppendUint64(append(p.b, 0xcf), uint64(h))
 }
 
-func (p *payload) number(n uint32) {
+func (p *Payload) number(n uint32) {
 	switch {
 	case n < 1<<7:
 		p.b = append(p.b, byte(n))
@@ -122,7 +122,7 @@ func (p *payload) number(n uint32) {
 }
 
 // head writes the header of an array (fix is 0x90) or of a map of up to 15 pairs.
-func (p *payload) head(fix byte, n int) {
+func (p *Payload) head(fix byte, n int) {
 	if n < 16 {
 		p.b = append(p.b, fix|byte(n))
 		return
