@@ -315,14 +315,13 @@ func (t *Transport) record(d picker.Decision, s *scratch) {
 	if p == nil || !t.o.Insert && t.o.Expect == 0 {
 		return
 	}
-	blockTokens := t.o.Index.Hasher().BlockTokens()
 	rank := max(d.Rank, 0)
 	var err error
 	if t.o.Insert {
-		err = t.o.Index.Insert(d.Endpoint, rank, p, p.Tokens()/blockTokens)
+		err = t.o.Index.Insert(d.Endpoint, rank, p, -1)
 	} else {
 		held, _ := d.CachedTokens.Get()
-		err = t.o.Index.Expect(d.Endpoint, rank, p, int(held)/blockTokens, t.o.Expect)
+		err = t.o.Index.Expect(d.Endpoint, rank, p, int(held)/t.o.Index.Hasher().BlockTokens(), t.o.Expect)
 	}
 	if err != nil {
 		t.count(&t.stats.Unrecorded)
