@@ -27,9 +27,9 @@ type page map[string]*dto.MetricFamily
 func number(m *dto.Metric) (float64, bool) {
 	var v float64
 	switch {
-	case m.Gauge != nil:
+	case m.GetGauge() != nil:
 		v = m.GetGauge().GetValue()
-	case m.Counter != nil:
+	case m.GetCounter() != nil:
 		v = m.GetCounter().GetValue()
 	default:
 		v = m.GetUntyped().GetValue()
@@ -113,6 +113,7 @@ func (p page) report(e enginemetrics.Engine) enginemetrics.Report {
 	r := enginemetrics.Report{Engine: e}
 	var waiting, running, use, size, blocks map[string]float64
 	switch e {
+	case enginemetrics.Unknown:
 	case enginemetrics.VLLM:
 		waiting = p.ranks("vllm:num_requests_waiting", "engine")
 		running = p.ranks("vllm:num_requests_running", "engine")
