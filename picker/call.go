@@ -16,8 +16,9 @@ type Call struct {
 	Candidates []scorer.Candidate  // read during the pick; order is kept and means nothing
 	Record     *Record             // nil: nothing is recorded
 
-	match prefixindex.Match
-	sheet sheet
+	match  prefixindex.Match
+	sheet  sheet
+	record Record // for observers, where the host wants none
 }
 
 // Match returns what the last pick with this call found in the index. It means

@@ -33,7 +33,7 @@ type chainSearch struct {
 // blocks as the search needs. What m held before is gone.
 //
 // It runs on the caller's goroutine and waits for no lock: those that it finds free it
-// takes to sweep, up to 1,024 blocks of an owner, what has expired since the last one.
+// takes to sweep, up to 1,024 blocks, what has expired since the last one.
 // Safe beside every other method; p and m belong to the caller until it returns. No
 // allocation once p and m have grown. O(owners that hold the first block), and
 // O(log blocks) probes for each different length of run.
@@ -62,6 +62,7 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	if set == 0 {
 		return
 	}
+	yield("looked")
 	live := m.search.masks[:words]
 	for i, page := range r.slots {
 		live[i] = page.live
@@ -183,6 +184,7 @@ func (s *chainSearch) run(before uint64) {
 		mask[i] = m.found[i] &^ w
 		walking |= w
 	}
+	yield("walkers known")
 	x.holes = x.holes[:0]
 	for i, page := range m.roster.slots {
 		holed += bits.OnesCount64(mask[i] & page.state.holed.Load())
@@ -204,6 +206,7 @@ func (s *chainSearch) run(before uint64) {
 		}
 	}
 
+	yield("holes known")
 	if words == 1 {
 		s.search64(mask[0])
 	} else {

@@ -99,7 +99,7 @@ func (t *table) find(hash uint64) uint64 {
 				i = 0
 			}
 			key := recs[i].hash.Load()
-			yield("key read")
+			yield("record: key read")
 			if key == hash {
 				set = recs[i].set.Load()
 			}
@@ -154,15 +154,20 @@ func (t *table) vacate(empty uint64) {
 		}
 		if gap == empty { // here others still find the old key: its set must be empty until counted
 			to.hash.Store(hash)
+			yield("record: key moved")
 			t.moved.Add(1)
+			yield("record: move counted")
 			to.set.Store(from.set.Load())
 		} else {
 			to.set.Store(from.set.Load())
+			yield("record: set moved")
 			to.hash.Store(hash)
 		}
+		yield("record: record moved")
 		t.moved.Add(1) // nobody who begins now looks for this key behind to
 		gap = i
 	}
+	yield("record: before a record is free")
 	t.recs[gap].hash.Store(0)
 	if gap == empty {
 		t.moved.Add(1)
@@ -200,13 +205,18 @@ func (r *records) blocks() int {
 	return n
 }
 
-// set puts slot into the set of hash.
-func (r *records) set(hash uint64, slot uint32) {
+// set puts slot into the set of hash, and reports false if it was there.
+func (r *records) set(hash uint64, slot uint32) bool {
 	s := r.shard(hash)
 	s.mu.Lock()
+	news := true
 	for t := s.tab.Load(); ; {
 		i, found := t.locate(hash)
 		if found {
+			if t.has(t.recs[i].set.Load(), slot) {
+				news = false
+				break
+			}
 			if t.add(&t.recs[i], slot) {
 				break
 			}
@@ -214,6 +224,7 @@ func (r *records) set(hash uint64, slot uint32) {
 		} else {
 			if float64(t.live+1) <= loadMost*float64(len(t.recs)) {
 				t.recs[i].set.Store(uint64(slot) + 1)
+				yield("record: before a key is written")
 				t.recs[i].hash.Store(hash)
 				t.live++
 				break
@@ -222,6 +233,7 @@ func (r *records) set(hash uint64, slot uint32) {
 		}
 	}
 	s.mu.Unlock()
+	return news
 }
 
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.
@@ -249,7 +261,8 @@ func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 // shard returns the shard of a hash.
 func (r *records) shard(hash uint64) *shard { return &r.shards[hash>>(64-shardBits)] }
 
-// rebuild publishes a copy of the shard's table without wasted words, each set in its smallest form, with room for more. O(records).
+// rebuild publishes a copy of the shard's table without wasted words, each set in its
+// smallest form, with room for more. O(records).
 func (r *records) rebuild(s *shard, old *table, more int) *table {
 	room := int(float64(old.live+more)/loadLeast) + 2
 	need := 0
@@ -271,6 +284,7 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 	t := newTable(room, spill)
 	t.scratch = old.scratch
 	old.each(func(hash, set uint64) {
+		yield("record: before a record is copied")
 		i, _ := t.locate(hash)
 		if set&kindMask != kindInline {
 			set, _ = t.encode(old.members(set)) // spill was sized for it

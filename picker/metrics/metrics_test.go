@@ -154,7 +154,8 @@ func TestNames(t *testing.T) {
 func TestHelpIsThatOfTheFields(t *testing.T) {
 	comments := map[string]string{}
 	for _, dir := range []string{
-		"prefixindex", "kvevents", "picker", "picker/httptransport", "picker/openaireq", "scorer/enginemetrics",
+		"prefixindex", "kvevents", "kvevents/zmtp", "scorer/enginemetrics",
+		"picker", "picker/httptransport", "picker/openaireq", "picker/metrics",
 	} {
 		files, err := os.ReadDir("../../" + dir)
 		require.NoError(t, err)
