@@ -83,9 +83,9 @@
 //
 // As for any RoundTripper the reply's body must be closed, or read to its end; until then
 // the request is in flight. A data-parallel rank is not addressed: the engine chooses, and
-// Insert and Expect record at the rank that the pick found best. What an engine keeps between requests, such as a stored
-// response asked for by its id, is not where the next pick goes. Trailers and informational
-// replies pass.
+// Insert and Expect record at the rank that the pick found best. What an engine keeps
+// between requests, such as a stored response asked for by its id, is not where the next
+// pick goes. Trailers and informational replies pass.
 //
 // # Cost and concurrency
 //
