@@ -92,6 +92,15 @@ vllm:
 	@test -e "$(VLLM_MODEL)/config.json" || \
 		HF_HUB_OFFLINE=1 "$(VLLM)/bin/python" internal/e2e/model.py "$(VLLM_MODEL)"
 
+# --- browser ---------------------------------------------------------------------
+
+CHROMIUM = $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.PHONY: test-browser
+test-browser: chromium ## The debug page in headless Chromium, with pictures in build/; installs it where apt-get is
+	WARMROUTE_BROWSER="$(CHROMIUM)" WARMROUTE_SHOTS="$(CURDIR)/build/browser" \
+		go test -count 1 -timeout 5m $(TESTFLAGS) ./internal/browser
+
 # --- checks ----------------------------------------------------------------------
 
 .PHONY: lint
@@ -146,6 +155,18 @@ libzmq:
 .PHONY: qemu-s390x
 qemu-s390x:
 	@if command -v qemu-s390x >/dev/null; then exit 0; fi; $(call install,qemu-user)
+
+.PHONY: chromium
+chromium:
+	@if [ -n "$(CHROMIUM)" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo 'make test-browser needs Chromium, and can install it only with apt-get.' >&2; exit 1; \
+	fi; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+	echo 'installing chromium'; \
+	$$sudo apt-get -qq -o DPkg::Lock::Timeout=300 update && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+		-o Dpkg::Use-Pty=0 install --no-install-recommends chromium >/dev/null
 
 # Built aside and moved into place, so that two runs at once do not meet half a binary.
 $(GOLANGCI_LINT):

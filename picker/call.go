@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"math"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -15,6 +16,10 @@ type Call struct {
 	Prompt     *prefixindex.Prompt // nil: nothing is matched
 	Candidates []scorer.Candidate  // read during the pick; order is kept and means nothing
 	Record     *Record             // nil: nothing is recorded
+
+	// Context is the request's, for observers that make spans. The pick does not look at
+	// it: nothing in a pick can wait. May be nil.
+	Context context.Context //nolint:containedctx // lives as long as the pick
 
 	match  prefixindex.Match
 	sheet  sheet

@@ -39,14 +39,16 @@ func (g *gateway) sources() metrics.Sources {
 	s := metrics.Sources{
 		Index: g.index, Ledger: g.ledger, Scraper: g.fleet.scraper,
 		Pickers: map[string]*picker.Picker{"main": g.picker},
-		More:    []iter.Seq[metrics.Metric]{metrics.Of(g.tokens.Stats()), g.own},
+		More:    []iter.Seq[metrics.Metric]{metrics.Of(g.transport.Stats()), metrics.Of(g.tokens.Stats()), g.own},
 	}
 	for _, e := range *g.fleet.engines.Load() {
 		at := metrics.Endpoint{Name: e.spec.URL}
 		if l := e.live.Load(); l != nil {
 			at.Handle, at.Target = l.endpoint, l.page
 			for i, sub := range l.subs {
-				at.Streams = append(at.Streams, metrics.Stream{Rank: l.sockets[i].Rank, Subscriber: sub})
+				at.Streams = append(at.Streams, metrics.Stream{
+					Rank: l.sockets[i].Rank, Subscriber: sub, Source: l.sources[i],
+				})
 			}
 		}
 		s.Endpoints = append(s.Endpoints, at)

@@ -81,9 +81,6 @@ func check(specs []spec) error {
 	return nil
 }
 
-// maxFile bounds what is read of an endpoints file.
-const maxFile = 8 << 20
-
 // endpointsFile is a file of specs, followed as it changes:
 //
 //	{"endpoints": [{"url": "http://10.0.0.7:8000"}, ...]}
@@ -119,7 +116,7 @@ func (f *endpointsFile) follow(ctx context.Context) {
 // look reads the file if it is new. An unreadable file counts as one content, to be
 // complained of once.
 func (f *endpointsFile) look() error {
-	text, err := readAtMost(f.path, maxFile)
+	text, err := os.ReadFile(f.path)
 	if err != nil {
 		text = []byte(err.Error())
 	}
@@ -137,19 +134,6 @@ func (f *endpointsFile) look() error {
 	f.reads.Add(1)
 	f.set(specs)
 	return nil
-}
-
-func readAtMost(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // whoever starts the gateway names it
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s: more than %d bytes", path, limit)
-	}
-	return text, err
 }
 
 // parseEndpoints refuses unknown fields: a misspelled one would be a fleet without

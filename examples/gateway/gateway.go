@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,7 +160,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // failed answers a request that no engine did.
 func (g *gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil || errors.Is(err, context.DeadlineExceeded) { // else it is the client who is gone
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // that of the body; others are of a context
+		http.Error(w, "the request's body did not arrive in time", http.StatusRequestTimeout)
+		return
+	case r.Context().Err() == nil || errors.Is(err, context.DeadlineExceeded): // else the client is gone
 		g.log.Warn("request failed", "path", r.URL.Path, "err", err)
 	}
 	httptransport.ErrorHandler(w, r, err)

@@ -36,6 +36,10 @@ func TestGateway(t *testing.T) {
 	r := &run{ctx: ctx, t: t, began: time.Now()}
 	defer r.report.print(t)
 
+	bin := filepath.Join(t.TempDir(), "gateway")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "../../examples/gateway").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
 	// Neither has room for all that the agents say.
 	left := newEngine(t, engineOptions{name: "left", blockTokens: 32, blocks: 300})
 	right := newEngine(t, engineOptions{name: "right", blockTokens: 32, blocks: 300})
@@ -43,7 +47,7 @@ func TestGateway(t *testing.T) {
 	right.start(t)
 	left.wait(ctx, t)
 	right.wait(ctx, t)
-	g := startGateway(ctx, t, left, right)
+	g := startGateway(ctx, t, bin, left, right)
 	r.report.line("two engines of 300 blocks of 32 tokens, %d CPUs; served after %v", runtime.NumCPU(), r.lap())
 
 	computed := map[string]float64{}
@@ -168,21 +172,17 @@ type gatewayProcess struct {
 	url, admin string
 }
 
-// startGateway builds and starts one, and waits until the engines are up for it. It asks
-// them for all else.
-func startGateway(ctx context.Context, t *testing.T, engines ...*engine) *gatewayProcess {
+// startGateway starts one, and waits until the engines are up for it. It asks them for
+// all else.
+func startGateway(ctx context.Context, t *testing.T, bin string, engines ...*engine) *gatewayProcess {
 	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "gateway")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "../../examples/gateway").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	g := &gatewayProcess{t: t, url: "127.0.0.1:" + freePort(t), admin: "127.0.0.1:" + freePort(t)}
 	args := []string{"-listen", g.url, "-admin", g.admin, "-drain-delay", "0"}
 	g.url, g.admin = "http://"+g.url, "http://"+g.admin
 	for _, e := range engines {
 		args = append(args, "-endpoint", e.url)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
+	log, err := os.Create(bin + ".log")
 	require.NoError(t, err)
 	p := exec.Command(bin, args...)
 	p.Stderr = log
