@@ -20,7 +20,8 @@ const (
 	// announced again, or the engine restarts or empties its cache.
 	LossKeep Loss = iota
 
-	// LossClear begins a new epoch, empty: nothing is credited that may be gone.
+	// LossClear begins a new epoch, empty: what was announced before the loss, and may be
+	// gone, is credited no more.
 	LossClear
 )
 
@@ -457,7 +458,7 @@ type StreamStats struct {
 	Duplicates     uint64 // frames not applied again, and those that overlap to show that the engine is the same
 	Garbled        uint64 // live frames that could not be read, and were asked for again
 	Overflowed     uint64 // frames for which there was no room to wait
-	Dropped        uint64 // frames dropped because the engine had restarted, or may have: they come again if they still matter
+	Dropped        uint64 // frames dropped because the engine had restarted, or may have; the new ones come again
 	LateReplayed   uint64 // frames of replays that had been given up
 	Discarded      uint64 // frames dropped by Reset
 	Gaps           uint64 // places where numbers were missing in live frames, or before the first

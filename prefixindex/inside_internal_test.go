@@ -1,8 +1,11 @@
 package prefixindex
 
 import (
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -252,5 +255,126 @@ func TestOwnerSetForms(t *testing.T) {
 			}
 		}
 		require.Zero(t, r.blocks())
+	}
+}
+
+// TestSearchOfOneWordIsTheSearch compares the search for up to 64 slots with the one
+// for any number, for owners with runs of all lengths.
+func TestSearchOfOneWordIsTheSearch(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		ix, err := New(Options{BlockTokens: 4})
+		require.NoError(t, err)
+		var p Prompt
+		blocks := 2 + random.IntN(100)
+		p.Reset(Scope{}, make([]uint32, 4*blocks))
+		want := map[int]uint32{}
+		for slot := range 1 + random.IntN(64) {
+			e, err := ix.Join(strconv.Itoa(slot))
+			require.NoError(t, err)
+			run := 1 + random.IntN(blocks)
+			if random.IntN(3) == 0 {
+				run = blocks
+			}
+			require.NoError(t, ix.Insert(e, 0, &p, run))
+			want[slot] = uint32(run)
+		}
+		for _, known := range []int{1, blocks} { // hashes
+			var q Prompt
+			var m Match
+			reset := func() {
+				q.Reset(Scope{}, p.tokens)
+				q.grow(ix.hasher, known)
+				clear(m.runs)
+			}
+			ix.Match(&p, &m)
+			s := chainSearch{ix: ix, prompt: &q, match: &m, blocks: blocks}
+			reset()
+			s.search64(m.found[0])
+			small := slices.Clone(m.runs)
+			reset()
+			mask := m.search.masks[:1]
+			mask[0] = m.found[0]
+			s.search(mask)
+			require.Equal(t, m.runs, small)
+			for slot, run := range want {
+				require.Equal(t, run, small[slot])
+			}
+		}
+	}
+}
+
+// TestSetIsReadLate reads sets by the words that led to them before members came and
+// went, and words of lists from before a change with others from after it. Whoever was
+// a member all along must be seen, and nobody who never was.
+func TestSetIsReadLate(t *testing.T) {
+	const hash, slots = 0x1234567890abcdef, 24
+	type look struct {
+		table       *table
+		set         uint64
+		always, any map[uint32]bool
+	}
+	for _, stride := range []uint32{1, 150} { // bitmaps, and lists
+		var r records
+		r.init()
+		members := map[uint32]bool{}
+		words := int(stride*slots>>6) + 1
+		mask, out := make([]uint64, words), make([]uint64, words)
+		for i := range mask {
+			mask[i] = ^uint64(0)
+		}
+		var looks []look
+		random := rand.New(rand.NewPCG(1, uint64(stride)))
+		forms := map[uint64]bool{}
+		for step := range 3000 {
+			slot := stride * random.Uint32N(slots)
+			if step/100%2 == 0 == members[slot] { // grows, then shrinks
+				continue
+			}
+			table := r.table(hash)
+			set := table.find(hash)
+			forms[set&kindMask] = true
+			looks = append(looks, look{table, set, maps.Clone(members), maps.Clone(members)})
+			looks = looks[max(0, len(looks)-50):]
+			var before []uint64
+			if set&kindMask == kindList {
+				for i := range table.spilled(set) {
+					before = append(before, table.spilled(set)[i].Load())
+				}
+			}
+			if members[slot] {
+				r.unset(hash, slot)
+				delete(members, slot)
+			} else {
+				r.set(hash, slot)
+				members[slot] = true
+			}
+			for _, l := range looks {
+				l.any[slot] = true
+				delete(l.always, slot)
+				l.table.intersect(l.set, mask, out)
+				for s := uint32(0); s < stride*slots; s += stride {
+					if in := out[s>>6]>>(s&63)&1 != 0; in && !l.any[s] || !in && l.always[s] {
+						t.Fatalf("slot %d is seen: %v", s, in)
+					}
+				}
+			}
+			for torn := range before {
+				var seen []uint32
+				for i := range before {
+					if i < torn {
+						seen = appendLanes(seen, before[i])
+					} else {
+						seen = appendLanes(seen, table.spilled(set)[i].Load())
+					}
+				}
+				for s := range looks[len(looks)-1].always {
+					if !slices.Contains(seen, s) {
+						t.Fatalf("slot %d is not seen: the change came before word %d", s, torn)
+					}
+				}
+			}
+		}
+		require.Len(t, forms, 2)
 	}
 }

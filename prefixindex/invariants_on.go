@@ -4,6 +4,7 @@ package prefixindex
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -182,6 +183,35 @@ func (w *Writer) checkInvariants() {
 		bad(0, "%d assumed blocks are listed, want %d", listed, c.assumed.n)
 	}
 	c.ix.records.check()
+}
+
+// checkInvariants checks that lookups will see the current contents of all owners, and
+// nothing else, and panics if not. O(owners).
+func (d *draft) checkInvariants() {
+	if d.seated > 1000 && d.seated%64 != 0 {
+		return // large fleets only now and then
+	}
+	live := 0
+	for s := range d.seats() {
+		if s.writer.ended.Load() {
+			panic(fmt.Sprintf("prefixindex: %q rank %d is shown after its end", s.writer.name, s.writer.rank))
+		}
+		for l, slot := range s.slots {
+			if l > 0 && slot == s.slots[l-1] {
+				continue
+			}
+			live++
+			if page := d.slots[slot>>6]; page.live>>(slot&63)&1 == 0 || page.held[slot&63] != s.contents {
+				panic(fmt.Sprintf("prefixindex: %q rank %d is not shown in its slot %d", s.writer.name, s.writer.rank, slot))
+			}
+		}
+	}
+	for _, page := range d.slots {
+		live -= bits.OnesCount64(page.live)
+	}
+	if live != 0 {
+		panic(fmt.Sprintf("prefixindex: %d slots are shown that are nobody's", -live))
+	}
 }
 
 // check checks the tables.

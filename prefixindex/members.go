@@ -37,7 +37,10 @@ func (ix *Index) Join(name string) (Endpoint, error) {
 	return e, nil
 }
 
-func (ix *Index) publish(d *draft) { ix.roster.Store(&d.roster) }
+func (ix *Index) publish(d *draft) {
+	d.checkInvariants()
+	ix.roster.Store(&d.roster)
+}
 
 // Leave ends the endpoint's generation: once it has returned, no lookup names
 // the endpoint and its Writers return ErrFenced. A handle of no current member
@@ -224,6 +227,7 @@ func (ix *Index) showSlot(c *contents) error {
 
 // reseat publishes the contents of a Writer and their slots, after change.
 func (ix *Index) reseat(w *Writer, change func(*draft, *seat) error) error {
+	yield("before the seat changes")
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if w.ended.Load() {

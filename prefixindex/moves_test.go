@@ -46,7 +46,7 @@ func TestFindBesideMove(t *testing.T) {
 			}
 			met := false
 			hook := func(where string) {
-				if where == "key read" && !met {
+				if where == "record: key read" && !met {
 					met = true
 					x.meet(&r)
 				}

@@ -320,6 +320,7 @@ func (t *table) encode(members []uint32) (uint64, bool) {
 	t.used += n
 	words := t.spilled(set)
 	for i, s := range members {
+		yield("record: before a member is written")
 		if kind == kindBitmap {
 			w := &words[s>>6]
 			w.Store(w.Load() | 1<<(s&63))

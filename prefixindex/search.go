@@ -62,6 +62,7 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	if set == 0 {
 		return
 	}
+	yield("looked")
 	live := m.search.masks[:words]
 	for i, page := range r.slots {
 		live[i] = page.live
@@ -183,6 +184,7 @@ func (s *chainSearch) run(before uint64) {
 		mask[i] = m.found[i] &^ w
 		walking |= w
 	}
+	yield("walkers known")
 	x.holes = x.holes[:0]
 	for i, page := range m.roster.slots {
 		holed += bits.OnesCount64(mask[i] & page.state.holed.Load())
@@ -204,6 +206,7 @@ func (s *chainSearch) run(before uint64) {
 		}
 	}
 
+	yield("holes known")
 	if words == 1 {
 		s.search64(mask[0])
 	} else {

@@ -99,7 +99,7 @@ func (t *table) find(hash uint64) uint64 {
 				i = 0
 			}
 			key := recs[i].hash.Load()
-			yield("key read")
+			yield("record: key read")
 			if key == hash {
 				set = recs[i].set.Load()
 			}
@@ -154,15 +154,20 @@ func (t *table) vacate(empty uint64) {
 		}
 		if gap == empty { // here others still find the old key: its set must be empty until counted
 			to.hash.Store(hash)
+			yield("record: key moved")
 			t.moved.Add(1)
+			yield("record: move counted")
 			to.set.Store(from.set.Load())
 		} else {
 			to.set.Store(from.set.Load())
+			yield("record: set moved")
 			to.hash.Store(hash)
 		}
+		yield("record: record moved")
 		t.moved.Add(1) // nobody who begins now looks for this key behind to
 		gap = i
 	}
+	yield("record: before a record is free")
 	t.recs[gap].hash.Store(0)
 	if gap == empty {
 		t.moved.Add(1)
@@ -214,6 +219,7 @@ func (r *records) set(hash uint64, slot uint32) {
 		} else {
 			if float64(t.live+1) <= loadMost*float64(len(t.recs)) {
 				t.recs[i].set.Store(uint64(slot) + 1)
+				yield("record: before a key is written")
 				t.recs[i].hash.Store(hash)
 				t.live++
 				break
@@ -271,6 +277,7 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 	t := newTable(room, spill)
 	t.scratch = old.scratch
 	old.each(func(hash, set uint64) {
+		yield("record: before a record is copied")
 		i, _ := t.locate(hash)
 		if set&kindMask != kindInline {
 			set, _ = t.encode(old.members(set)) // spill was sized for it

@@ -174,6 +174,7 @@ func (w *Writer) begin() (now time.Time, err error) {
 	w.ix.sweep(sweepStep)
 	now = w.ix.options.Clock()
 	w.mu.Lock()
+	yield("locked")
 	if w.ended.Load() {
 		err = w.fenced()
 		w.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,14 +41,14 @@ func browser(t *testing.T) context.Context {
 }
 
 // see evaluates JavaScript in the page.
-func see[T any](t *testing.T, ctx context.Context, script string) (v T) {
+func see[T any](ctx context.Context, t *testing.T, script string) (v T) {
 	t.Helper()
 	require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(script, &v)), script)
 	return v
 }
 
 // eventually waits until a condition in JavaScript holds.
-func eventually(t *testing.T, ctx context.Context, condition string) {
+func eventually(ctx context.Context, t *testing.T, condition string) {
 	t.Helper()
 	err := chromedp.Run(ctx, chromedp.Poll(condition, nil, chromedp.WithPollingInterval(100*time.Millisecond),
 		chromedp.WithPollingTimeout(20*time.Second)))
@@ -57,7 +56,7 @@ func eventually(t *testing.T, ctx context.Context, condition string) {
 }
 
 // screenshot writes a picture of the page for people to look at.
-func screenshot(t *testing.T, ctx context.Context, name string, width int64, scheme string) {
+func screenshot(ctx context.Context, t *testing.T, name string, width int64, scheme string) {
 	t.Helper()
 	dir := os.Getenv("WARMROUTE_SHOTS")
 	if dir == "" {
@@ -79,29 +78,29 @@ func TestDebugview(t *testing.T) {
 	f := startFleet(t)
 	f.play(t.Context(), 8, 6, 100*time.Millisecond)
 	require.NoError(t, chromedp.Run(ctx, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(f.page.URL+"/debug/")))
-	require.Equal(t, "Warmroute", see[string](t, ctx, `document.title`))
-	require.Equal(t, 48, see[int](t, ctx, rows+`.length`))
+	require.Equal(t, "Warmroute", see[string](ctx, t, `document.title`))
+	require.Equal(t, 48, see[int](ctx, t, rows+`.length`))
 
 	// Live, without reloading.
-	see[bool](t, ctx, `window.same = true`)
+	see[bool](ctx, t, `window.same = true`)
 	f.serve(t.Context(), "late-session", make([]uint32, 640))
-	eventually(t, ctx, rows+`.length === 49 && `+rows+`[0].textContent.includes('late-session')`)
-	require.True(t, see[bool](t, ctx, `window.same`))
+	eventually(ctx, t, rows+`.length === 49 && `+rows+`[0].textContent.includes('late-session')`)
+	require.True(t, see[bool](ctx, t, `window.same`))
 
 	// Sorted by what a click names, and the other way by a second.
 	prompts := rows + `.map(r => Number(r.cells[3].dataset.sort))`
 	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`#decisions thead th:nth-child(4) button`)))
-	descending := see[[]float64](t, ctx, prompts)
+	descending := see[[]float64](ctx, t, prompts)
 	require.IsNonIncreasing(t, descending)
 	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`#decisions thead th:nth-child(4) button`)))
-	require.IsNonDecreasing(t, see[[]float64](t, ctx, prompts))
-	require.Equal(t, "ascending", see[string](t, ctx, `document.querySelector('#decisions th[aria-sort]').getAttribute('aria-sort')`))
+	require.IsNonDecreasing(t, see[[]float64](ctx, t, prompts))
+	require.Equal(t, "ascending", see[string](ctx, t, `document.querySelector('#decisions th[aria-sort]').getAttribute('aria-sort')`))
 
 	// Filtered by words, and by words that must not occur.
 	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys(`#filter`, "user-1 ok")))
-	require.Equal(t, 6, see[int](t, ctx, rows+`.filter(r => !r.hidden).length`))
+	require.Equal(t, 6, see[int](ctx, t, rows+`.filter(r => !r.hidden).length`))
 	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys(`#filter`, " -ok")))
-	require.Equal(t, 0, see[int](t, ctx, rows+`.filter(r => !r.hidden).length`))
+	require.Equal(t, 0, see[int](ctx, t, rows+`.filter(r => !r.hidden).length`))
 	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`#decisions thead th:nth-child(4) button`),
 		chromedp.Evaluate(`document.getElementById('filter').value = ''`, nil),
 		chromedp.SendKeys(`#filter`, "user-7")))
@@ -109,22 +108,22 @@ func TestDebugview(t *testing.T) {
 	// Opened, it says what won and by how much, and stays open while the page goes on.
 	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`#decisions tbody tr[id]:not([hidden]) td:nth-child(6)`),
 		chromedp.WaitVisible(`.detail .words`)))
-	words := see[string](t, ctx, `document.querySelector('.detail').textContent`)
+	words := see[string](ctx, t, `document.querySelector('.detail').textContent`)
 	require.Regexp(t, `engine-[a-d] wins with 0\.\d{3} of 1`, words)
 	require.Contains(t, words, "of the prompt's")
 	require.Contains(t, words, "It ended: ok")
 	f.serve(t.Context(), "later-session", make([]uint32, 640))
-	eventually(t, ctx, rows+`.length === 50`)
-	require.Equal(t, 1, see[int](t, ctx, `document.querySelectorAll('.detail').length`))
-	screenshot(t, ctx, "decision", 1400, "light")
-	screenshot(t, ctx, "decision-dark", 1400, "dark")
+	eventually(ctx, t, rows+`.length === 50`)
+	require.Equal(t, 1, see[int](ctx, t, `document.querySelectorAll('.detail').length`))
+	screenshot(ctx, t, "decision", 1400, "light")
+	screenshot(ctx, t, "decision-dark", 1400, "dark")
 	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`#decisions tbody tr.open td:nth-child(6)`)))
-	eventually(t, ctx, `!document.querySelector('.detail')`)
+	eventually(ctx, t, `!document.querySelector('.detail')`)
 
 	// Each decision has a page of its own, without scripts too.
 	require.NoError(t, chromedp.Run(ctx, chromedp.Navigate(f.page.URL+"/debug/decision?id=3"), chromedp.WaitVisible(`#decision`)))
-	require.Contains(t, see[string](t, ctx, `document.body.textContent`), "Pick 3 went to engine-")
-	screenshot(t, ctx, "decision-narrow", 420, "light")
+	require.Contains(t, see[string](ctx, t, `document.body.textContent`), "Pick 3 went to engine-")
+	screenshot(ctx, t, "decision-narrow", 420, "light")
 }
 
 // Engines that are cut off in different ways are named with what is wrong and what to do.
@@ -135,7 +134,7 @@ func TestBrokenEngines(t *testing.T) {
 	defer stop()
 	go f.play(ctxPlay, 6, 1000, 200*time.Millisecond)
 	require.NoError(t, chromedp.Run(ctx, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(f.page.URL+"/debug/")))
-	eventually(t, ctx, `!document.querySelector('.view.never') && !document.querySelector('.problem.s2')`)
+	eventually(ctx, t, `!document.querySelector('.view.never') && !document.querySelector('.problem.s2')`)
 
 	f.publishers[1].Silence(true)              // its connection stands, and nothing comes
 	f.publishers[2].Inject(enginetest.Lose, 5) // neither sent nor kept
@@ -143,16 +142,16 @@ func TestBrokenEngines(t *testing.T) {
 	for engine, problem := range map[string]string{
 		"engine-b": "Its events have stopped", "engine-c": "Events were lost for good", "engine-d": "Its metrics are",
 	} {
-		eventually(t, ctx, `[...document.querySelectorAll('.problem.s2')].some(p => p.textContent.includes('`+engine+
+		eventually(ctx, t, `[...document.querySelectorAll('.problem.s2')].some(p => p.textContent.includes('`+engine+
 			`: `+problem+`'))`)
 	}
-	require.Equal(t, "stale", see[string](t, ctx, `[...document.querySelectorAll('#endpoints tbody tr')]
+	require.Equal(t, "stale", see[string](ctx, t, `[...document.querySelectorAll('#endpoints tbody tr')]
 		.find(r => r.textContent.includes('engine-b')).querySelector('.view').textContent`))
-	failures := see[string](t, ctx, `document.getElementById('failures').textContent`)
+	failures := see[string](ctx, t, `document.getElementById('failures').textContent`)
 	require.Contains(t, failures, "warmroute_subscriber_stream_lost_total")
 	require.Contains(t, failures, "engine-c")
-	require.False(t, strings.Contains(see[string](t, ctx, `document.getElementById('problems').textContent`), "engine-a"))
-	screenshot(t, ctx, "broken", 1400, "light")
-	screenshot(t, ctx, "broken-dark", 1400, "dark")
-	screenshot(t, ctx, "broken-narrow", 420, "light")
+	require.NotContains(t, see[string](ctx, t, `document.getElementById('problems').textContent`), "engine-a")
+	screenshot(ctx, t, "broken", 1400, "light")
+	screenshot(ctx, t, "broken-dark", 1400, "dark")
+	screenshot(ctx, t, "broken-narrow", 420, "light")
 }

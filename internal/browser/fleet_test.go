@@ -78,14 +78,16 @@ func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, i int) {
 	if i != 2 {
 		o.ReplayAddress = "tcp://127.0.0.1:0"
 	}
-	events, err := engine.Publish(o)
+	events, err := engine.Publish(o) //nolint:contextcheck // lives until Close
 	require.NoError(f.t, err)
 	f.t.Cleanup(events.Close)
 	server := httptest.NewServer(engine)
 	f.t.Cleanup(server.Close)
 	endpoint, err := f.index.Join("engine-" + string(rune('a'+i)))
 	require.NoError(f.t, err)
-	source, err := zmtp.NewSource(zmtp.SourceOptions{Address: events.Address(), ReplayAddress: events.ReplayAddress()})
+	source, err := zmtp.NewSource(zmtp.SourceOptions{ //nolint:contextcheck // lives until Close
+		Address: events.Address(), ReplayAddress: events.ReplayAddress(),
+	})
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = source.Close() })
 	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{

@@ -1,8 +1,8 @@
 package debugview
 
 import (
-	"reflect"
 	"time"
+	"unsafe"
 
 	"github.com/warmroute/warmroute/picker"
 )
@@ -41,9 +41,9 @@ func (ds *decisions) at(id uint64) *slot { return &ds.ring[id%uint64(len(ds.ring
 func (ds *decisions) add(o *observer, e *picker.PickEvent) {
 	var d *decision
 	r := e.Call.Record
-	need := size(r)
+	need := size(r, len(r.Candidates), len(r.Scores))
 	if ds.n == len(ds.ring) || ds.n > 0 && ds.bytes+need > ds.maxBytes {
-		if d = ds.drop(); size(&d.record) > 2*need {
+		if d = ds.drop(); kept(&d.record) > 2*need {
 			d = nil // large memory is not for small records
 		}
 	}
@@ -55,7 +55,7 @@ func (ds *decisions) add(o *observer, e *picker.PickEvent) {
 	*ds.at(ds.last) = slot{o, r.Pick, d}
 	*d = decision{id: ds.last, picker: o.name, record: d.record, prepare: e.Prepare, decide: e.Decide}
 	copyRecord(&d.record, r)
-	ds.bytes += size(&d.record)
+	ds.bytes += kept(&d.record)
 	for ds.bytes > ds.maxBytes && ds.n > 1 {
 		ds.drop()
 	}
@@ -67,7 +67,7 @@ func (ds *decisions) drop() *decision {
 	d := place.decision
 	*place = slot{}
 	ds.n--
-	ds.bytes -= size(&d.record)
+	ds.bytes -= kept(&d.record)
 	return d
 }
 
@@ -91,24 +91,33 @@ func (ds *decisions) get(id uint64) *decision {
 
 // copyRecord makes dst a copy of src that shares nothing with it but strings.
 func copyRecord(dst, src *picker.Record) {
-	scorers, filters := append(dst.Scorers[:0], src.Scorers...), append(dst.Filters[:0], src.Filters...)
-	candidates, scores := append(dst.Candidates[:0], src.Candidates...), append(dst.Scores[:0], src.Scores...)
+	old := *dst
 	*dst = *src
-	dst.Scorers, dst.Filters, dst.Candidates, dst.Scores = scorers, filters, candidates, scores
+	dst.Scorers = copySlice(old.Scorers, src.Scorers)
+	dst.Filters = copySlice(old.Filters, src.Filters)
+	dst.Candidates = copySlice(old.Candidates, src.Candidates)
+	dst.Scores = copySlice(old.Scores, src.Scores)
 }
 
-var (
-	decisionBytes  = int(reflect.TypeFor[decision]().Size())
-	scorerBytes    = int(reflect.TypeFor[picker.ScorerRecord]().Size())
-	filterBytes    = int(reflect.TypeFor[picker.FilterRecord]().Size())
-	candidateBytes = int(reflect.TypeFor[picker.CandidateRecord]().Size())
-	scoreBytes     = int(reflect.TypeFor[picker.ScoreRecord]().Size())
+// copySlice copies src into the memory of dst, if that is enough.
+func copySlice[T any](dst, src []T) []T { return append(dst[:0], src...) }
+
+// What a part of a record takes, as a compiler's constant: no memory is looked at.
+const (
+	decisionBytes  = int(unsafe.Sizeof(decision{}))
+	scorerBytes    = int(unsafe.Sizeof(picker.ScorerRecord{}))
+	filterBytes    = int(unsafe.Sizeof(picker.FilterRecord{}))
+	candidateBytes = int(unsafe.Sizeof(picker.CandidateRecord{}))
+	scoreBytes     = int(unsafe.Sizeof(picker.ScoreRecord{}))
 )
 
-// size is what it takes to keep a record. Names of endpoints, scorers and filters are
-// shared with others.
-func size(r *picker.Record) int {
-	return decisionBytes + cap(r.Scorers)*scorerBytes + cap(r.Filters)*filterBytes +
-		cap(r.Candidates)*candidateBytes + cap(r.Scores)*scoreBytes +
+// kept is the memory of a record that is kept.
+func kept(r *picker.Record) int { return size(r, cap(r.Candidates), cap(r.Scores)) }
+
+// size is what it takes to keep a record with room for so many candidates and scores.
+// Names of endpoints, scorers and filters are shared with others.
+func size(r *picker.Record, candidates, scores int) int {
+	return decisionBytes + len(r.Scorers)*scorerBytes + len(r.Filters)*filterBytes +
+		candidates*candidateBytes + scores*scoreBytes +
 		len(r.Request.Model) + len(r.Request.Adapter) + len(r.Request.Session)
 }

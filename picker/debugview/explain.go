@@ -172,7 +172,9 @@ func (d *decision) explain(moved string) *explanation {
 		row: d.row(), Words: strings.Split(strings.TrimSpace(words), "\n"), Tables: strings.Trim(tables, "\n"),
 		Differences: differences(r), Prepare: d.prepare, Decide: d.decide, Moved: moved,
 	}
-	slices.SortStableFunc(x.Differences, func(a, b difference) int { return cmp.Compare(math.Abs(b.By), math.Abs(a.By)) })
+	slices.SortStableFunc(x.Differences, func(a, b difference) int {
+		return cmp.Compare(math.Abs(b.By), math.Abs(a.By))
+	})
 	for j := range x.Differences {
 		if most := math.Abs(x.Differences[0].By); most > 0 {
 			x.Differences[j].Lead = x.Differences[j].By / most

@@ -73,9 +73,9 @@ func (s *served) note(e prefixindex.Endpoint, now time.Time) {
 	(*s)[slot].endpoint, (*s)[slot].at = e, now
 }
 
-func (s served) of(e prefixindex.Endpoint) (at time.Time) {
-	if slot := e.Slot(); slot < len(s) && s[slot].endpoint == e {
-		at = s[slot].at
+func (s *served) of(e prefixindex.Endpoint) (at time.Time) {
+	if slot := e.Slot(); slot < len(*s) && (*s)[slot].endpoint == e {
+		at = (*s)[slot].at
 	}
 	return at
 }

@@ -53,8 +53,8 @@ func (e *endpoint) problems() (list []problem) {
 	switch c := &e.Calibration; {
 	case c.Doubt >= muchDoubt:
 		say(warning, "Do prompts and events agree on model, adapter, salt and chat template? Is prefix caching on? "+
-			"Were events lost?", "It finds less in its cache than predicted: %.0f %% of a prediction is not believed any more.",
-			100*c.Doubt)
+			"Were events lost?",
+			"It finds less in its cache than predicted: %.0f %% of a prediction is not believed any more.", 100*c.Doubt)
 	case c.Reported == 0 && c.Unreported >= fewReports:
 		say(notice, "vLLM: --enable-prompt-tokens-details, and stream_options.include_usage in streams.",
 			"It does not say how much of a prompt it had cached, so that predictions cannot be checked.")
@@ -87,7 +87,7 @@ func (e *endpoint) eventProblems(say func(s severity, do, what string, args ...a
 			"Its events have stopped: the last came %s ago, and it has answered requests since.",
 			ago(e.now.Sub(s.LastFrame)))
 	case e.View == "stale":
-		say(notice, "Nothing, if it is idle. If it always is, raise StreamOptions.StaleAfter: stale caches count for less.",
+		say(notice, "Nothing, if it is idle. If it often is, raise StreamOptions.StaleAfter: stale caches count less.",
 			"No event for %s, and no request that should have brought one.", ago(e.now.Sub(s.LastFrame)))
 	case e.View == "gap":
 		say(failing, "Give its subscriber the replay socket, or a larger replay buffer on the engine. "+
@@ -105,6 +105,7 @@ func (e *endpoint) eventProblems(say func(s severity, do, what string, args ...a
 			"Its events arrive %s late.", ago(s.Lag))
 	}
 	if s.Queued > backlogIsBad {
-		say(warning, "The router lacks CPU, or lookups and writes contend.", "%d of its events wait to be applied.", s.Queued)
+		say(warning, "The router lacks CPU, or lookups and writes contend.",
+			"%d of its events wait to be applied.", s.Queued)
 	}
 }

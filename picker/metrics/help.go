@@ -60,7 +60,7 @@ var help = map[string]string{
 	"kvevents.DemuxStats.Unrouted":          "of them: dropped, since their key has no TopicSource",
 	"kvevents.StreamStats.Applied":          "frames handed out to be applied",
 	"kvevents.StreamStats.Discarded":        "frames dropped by Reset",
-	"kvevents.StreamStats.Dropped":          "frames dropped because the engine had restarted, or may have: they come again if they still matter",
+	"kvevents.StreamStats.Dropped":          "frames dropped because the engine had restarted, or may have; the new ones come again",
 	"kvevents.StreamStats.Duplicates":       "frames not applied again, and those that overlap to show that the engine is the same",
 	"kvevents.StreamStats.Frames":           "live frames taken",
 	"kvevents.StreamStats.Gaps":             "places where numbers were missing in live frames, or before the first",

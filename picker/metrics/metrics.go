@@ -43,9 +43,9 @@ type Metric struct {
 
 // Stats are the structs that are counted in.
 type Stats interface {
-	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats | zmtp.SourceStats | enginemetrics.Stats |
-		picker.Stats | picker.LedgerStats | picker.Calibration | openaireq.ClientStats | httptransport.Stats |
-		EndpointStats
+	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats | zmtp.SourceStats |
+		picker.Stats | picker.LedgerStats | picker.Calibration |
+		enginemetrics.Stats | openaireq.ClientStats | httptransport.Stats | EndpointStats
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -81,10 +81,10 @@ func subject(s any) string {
 		return "scraper"
 	case openaireq.ClientStats:
 		return "tokenizer"
-	case EndpointStats:
-		return "endpoint"
 	case httptransport.Stats:
 		return "transport"
+	case EndpointStats:
+		return "endpoint"
 	default:
 		return "picker"
 	}

@@ -60,7 +60,8 @@ func (s *Sources) Stats(e *Endpoint) (st EndpointStats) {
 	}
 	if e.Target != nil {
 		signals := e.Target.Signals()
-		st.SignalsAt, st.Waiting, st.Running, st.CacheUse = signals.At, signals.Waiting, signals.Running, signals.CacheUse
+		st.SignalsAt, st.Waiting = signals.At, signals.Waiting
+		st.Running, st.CacheUse = signals.Running, signals.CacheUse
 	}
 	return st
 }
