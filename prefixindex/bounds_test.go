@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,6 +107,61 @@ func TestMemoryIsBoundedAndToldAndReturned(t *testing.T) {
 	require.Zero(t, ix.Stats().Blocks)
 	require.Less(t, float64(heap()-before), 0.05*float64(peak), "left after all have left")
 	runtime.KeepAlive(ix)
+}
+
+// TestMemoryOfWhatExpiredComesBackWithStats has an owner expire that nothing is written
+// to any more, in part by lookups.
+func TestMemoryOfWhatExpiredComesBackWithStats(t *testing.T) {
+	now := time.Unix(1000, 0)
+	before := heap()
+	ix, err := prefixindex.New(prefixindex.Options{
+		BlockTokens: 4, AssumedTTL: time.Minute, Clock: func() time.Time { return now },
+	})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	var p prefixindex.Prompt
+	var m prefixindex.Match
+	toks := make([]uint32, 4000)
+	for i := range 300 {
+		toks[0] = uint32(i)
+		p.Reset(scope, toks)
+		require.NoError(t, ix.Insert(ep, 0, &p, -1))
+	}
+	peak, told := heap()-before, ix.Stats().Bytes
+	require.InDelta(t, peak, told, 0.05*float64(peak)+128<<10)
+	now = now.Add(time.Minute)
+	for range 10 {
+		ix.Match(&p, &m)
+	}
+	s := ix.Stats()
+	require.Zero(t, s.Blocks)
+	require.Less(t, float64(s.Bytes), 0.05*float64(peak))
+	require.Less(t, float64(heap()-before), 0.05*float64(peak))
+	runtime.KeepAlive(ix)
+}
+
+// TestStoreKeepsNothingOfTheSpan looks for what a large span leaves behind.
+func TestStoreKeepsNothingOfTheSpan(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	store := func() (weak.Pointer[uint32], weak.Pointer[prefixindex.Extra]) {
+		span := &prefixindex.Span{BlockTokens: 6, Scope: scope}
+		for i := range 100_000 {
+			span.Hashes = append(span.Hashes, prefixindex.EngineHash(i+1))
+			span.Tokens = append(span.Tokens, 1, 2, 3, 4, 5, uint32(i))
+			span.Extras = append(span.Extras, prefixindex.Extra{At: 6 * i})
+		}
+		require.NoError(t, f.w.Store(span))
+		return weak.Make(&span.Tokens[0]), weak.Make(&span.Extras[0])
+	}
+	toks, extras := store()
+	grown := heap()
+	require.Nil(t, toks.Value())
+	require.Nil(t, extras.Value())
+	told := f.ix.Stats().Bytes
+	require.NoError(t, f.w.Clear())
+	require.Zero(t, f.ix.Stats().Blocks)
+	require.InDelta(t, grown-heap(), told, 0.1*float64(told))
 }
 
 // TestWhatIsOnlyReadSurvives stores twice their capacity of other blocks in all owners

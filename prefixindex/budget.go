@@ -19,7 +19,7 @@ func (ix *Index) bytes() int64 {
 // grow by a quarter, so that it is a little more or less at any moment.
 const (
 	recordBytes  = 26
-	holdingBytes = 43
+	holdingBytes = 37
 )
 
 // Estimate returns about how many bytes an index needs in which owners hold holdings

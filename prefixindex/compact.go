@@ -24,7 +24,9 @@ func (c *contents) compact() {
 	}
 	c.free = 0
 	c.names.clear(c.names.live, next)
-	c.tips.clear(c.tips.live, next)
+	if c.indexed {
+		c.tips.clear(c.tips.live, next)
+	}
 	for n, m := range to {
 		if m == 0 {
 			continue
@@ -33,13 +35,13 @@ func (c *contents) compact() {
 		e := c.entries.at(m)
 		*e = *old.entries.at(n)
 		e.parent = to[e.parent]
-		switch e.kind() {
-		case kindHandle:
-			c.names.put(nameHash(e.key(), e.group()), m)
-		case kindAssumed:
+		switch {
+		case e.named():
+			c.names.put(e.nameHash(), m)
+		case e.kind() == kindAssumed:
 			e.keyLo, e.keyHi = to[e.keyLo], to[e.keyHi]
 		}
-		if e.border() {
+		if e.border() && c.indexed {
 			c.tips.put(e.tip(), m)
 		}
 		if old.far.n > n {
@@ -101,7 +103,7 @@ func (c *contents) bytes() int64 {
 	n += c.tails.chunks.capacity() * int(unsafe.Sizeof(tail{}))
 	n += c.until.capacity() * 8
 	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
-		cap(c.chain) + cap(c.block))
+		cap(c.chain) + cap(c.block) + 2*cap(c.ahead))
 	n += mapEntry * (len(c.wide) + 2*len(c.tails.extras))
 	for l := range c.holes {
 		if h := &c.holes[l]; h.known != nil {

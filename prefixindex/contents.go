@@ -1,7 +1,5 @@
 package prefixindex
 
-import "slices"
-
 // contents is what one owner holds from one empty start of its cache to the next, or
 // to Clear. The Writer's lock guards it, except for what readers see: the bits of its
 // slots in the index's records, and its hole lists.
@@ -22,10 +20,11 @@ type tables struct {
 	entries slab[entry]
 	free    uint32 // entries to use again
 	used    int
-	names   lookup            // handles by engine hash
-	tips    lookup            // entries that end a block, by its hash
+	names   lookup            // handles by engine hash, roots by scope
+	tips    lookup            // entries that end a block, by its hash; if indexed
 	wide    map[uint64]uint32 // counters that do not fit into entries
-	aliased int               // entries that end a block beside another one
+	indexed bool              // tips was needed once (aliases.go)
+	aliased int               // entries that end a block beside another one, as far as indexed
 	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
@@ -130,9 +129,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 			c.enqueue(n)
 		}
 	}
-	if is&^was != 0 && len(c.expected.open) > 0 && e.kind() == kindHandle {
-		defer c.confirmAll(n)
-	}
 	if !c.entries.at(e.parent).isInner() { // one piece
 		for l := range levels {
 			switch bit := uint8(1) << l; {
@@ -165,15 +161,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 					c.drain(chain[i], l)
 				}
 			}
-		}
-	}
-}
-
-// confirmAll confirms the blocks that end in a handle.
-func (c *contents) confirmAll(n uint32) {
-	for _, p := range slices.Clone(c.piecesOf(n)) {
-		if e := c.entries.at(p); e.border() && e.full(levelGPU) {
-			c.confirm(e.tip())
 		}
 	}
 }
@@ -216,15 +203,28 @@ func (c *contents) fill(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), 1)
-	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
-		return
+	if !c.indexed && c.meetsAlias(n, parent, l) {
+		c.index()
 	}
+	if c.aliased == 0 || !c.aliasFull(n, e.tip(), l) {
+		c.show(e, parent, l)
+	}
+	if l == levelGPU && len(c.expected.open) > 0 && (e.kind() == kindHandle || e.isInner()) {
+		c.confirm(e.tip())
+	}
+}
+
+// show lets readers see the block that e ends, after that of parent.
+func (c *contents) show(e *entry, parent uint32, l level) {
 	if !c.holds(parent, l) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)
 	}
 	yield("before a bit is set")
-	c.ix.records.set(e.tip(), c.slots[l])
+	if !c.ix.records.set(e.tip(), c.slots[l]) && !c.indexed {
+		c.index() // an alias holds it
+		return
+	}
 	yield("bit set")
 	c.dropHole(l, e.tip())
 	if l == c.top() {
@@ -278,34 +278,6 @@ func (c *contents) above(e *entry) uint32 {
 		n = c.entries.at(n).parent
 	}
 	return n
-}
-
-// aliasFull reports whether another entry than n has the block of a hash full.
-func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
-	c.aliases(tip, func(m uint32, e *entry) bool {
-		full = m != n && e.full(l)
-		return !full
-	})
-	return full
-}
-
-// holds reports whether the block that entry n ends is held.
-func (c *contents) holds(n uint32, l level) bool {
-	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased > 0 && c.aliasFull(n, e.tip(), l)
-}
-
-// heldBelow reports whether a child of the block that entry n ends is held.
-func (c *contents) heldBelow(n uint32, l level) bool {
-	if c.aliased == 0 {
-		return *c.heldCounter(n, l) != 0
-	}
-	held := false
-	c.aliases(c.entries.at(n).tip(), func(m uint32, _ *entry) bool {
-		held = *c.heldCounter(m, l) != 0
-		return !held
-	})
-	return held
 }
 
 // split gives a level a slot of its own, with what the nearer level's holds: until

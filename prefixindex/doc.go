@@ -59,11 +59,12 @@
 // of owners. Tokens are hashed as the search needs them. Writes take the lock of
 // their owner; those of different owners run in parallel.
 //
-// A block takes about 26 bytes and each of its holders about 42 more ([Estimate]),
+// A block takes about 26 bytes and each of its holders about 37 more ([Estimate]),
 // without a pointer for the garbage collector to follow. [Options].OwnerBlocks and
 // MaxBytes bound it: leaves go first, heads survive, and so does what lookups go on
-// finding: there is no Touch, recency is Match's own. [Stats] tells the bytes and what was
-// evicted, parked, dropped or refused.
+// finding. There is no Touch, recency is Match's own: each eighth lookup of a Match marks
+// where it ended, and a mark outlives the eviction of half of what all owners hold. [Stats]
+// tells the bytes and what was evicted, forgotten, parked, dropped or refused.
 //
 // # Storage
 //
@@ -82,8 +83,8 @@
 //
 //	engine hash -> names \                                    +- parent
 //	                      > entry: hash, parent, depth, copies, flags, counts
-//	block hash  -> tips  /    slab of 28 bytes each; far, parts, until beside it
-//	                          only for owners that need them
+//	block hash  -> tips  /    slab of 28 bytes each; tips, and far, parts, until
+//	                          beside the slab, only for owners that need them
 //
 // The records say, for each block, which slots hold it. A slot is one level (on GPU;
 // on GPU or CPU; on any tier) of one epoch of one owner; an owner that uses one tier
@@ -173,7 +174,7 @@
 //
 // hasher, prompt: hashes. index, members, roster: who is there. shard, ownerset: records.
 // search, match, holes, recency: lookups. writer, span, orphans, sweep: writes.
-// contents, entry, parts, lookup, slab: one owner's tables. ghosts, evict, budget,
+// contents, entry, aliases, parts, lookup, slab: one owner's tables. ghosts, evict, budget,
 // compact: bounds. assumed, expect, due: what expires. snapshot, codec: files.
 //
 // # Limits

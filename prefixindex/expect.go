@@ -13,7 +13,9 @@ const maxExpectations = 4096
 // expected is what Expect recorded: a block of an expectation is an entry of its own,
 // counted by the expectations that include it, beside the engine's own entries for the
 // block. An event that stores the block confirms it: from then on only the engine's
-// copies count, so that their removal is believed.
+// copies count, so that their removal is believed, until the block is expected anew. That
+// it was confirmed is noted once for all that expect it: it then counts until the last of
+// them ends.
 type expected struct {
 	open   []expectation // the next to end first
 	blocks int           // in all of them
@@ -32,8 +34,12 @@ const countRefs = countKnown + 1
 // They count as held on GPU until the owner's events confirm them, and end after ttl
 // otherwise; where several requests expect a block, with the last of them. A lookup that
 // would have to wait for a write to end them may report them still. It is meant for after
-// the pick, where events come late. Errors are ErrNotJoined, ErrFull, a rank
-// out of range, a negative from, and a ttl of zero or less.
+// the pick, where events come late.
+//
+// An owner without an epoch gets one, which its next Writer ends. One owner has up to
+// 4,096 expectations open, of Options.OwnerBlocks blocks together; more end those due next.
+// Errors are ErrNotJoined, ErrFull, a rank out of range, a negative from, and a ttl of
+// zero or less. Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks), takes the owner's lock; p belongs to the caller until it returns.
 func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Duration) error {
@@ -43,24 +49,18 @@ func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Dura
 	if ttl <= 0 {
 		return fmt.Errorf("%w: ttl is %v, want more than 0", ErrArgument, ttl)
 	}
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if n := p.blocks(ix.hasher); n > from {
-			c := w.contents
-			c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
-			c.trim()
-			c.due()
-		}
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if n := p.blocks(ix.hasher); n > from {
+		c := w.contents
+		c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
+		c.trim()
+		c.due()
+	}
+	w.done()
+	return nil
 }
 
 // expect records blocks from number from on.

@@ -29,7 +29,7 @@ func TestBlocksThatNeverCompleteOneAreForgotten(t *testing.T) {
 		f.holds(12, 12, 12)
 		s := f.ix.Stats()
 		require.LessOrEqual(t, s.Handles, 8192+2*100+4*3)
-		require.EqualValues(t, 60_003, s.Handles+int(s.Forgotten))
+		require.Equal(t, 60_003, s.Handles+int(s.Forgotten))
 		if maxBytes > 0 {
 			require.LessOrEqual(t, s.Bytes, maxBytes)
 		}
@@ -126,7 +126,7 @@ func TestMaxBytesCountsWhatIsParked(t *testing.T) {
 	s := f.ix.Stats()
 	require.LessOrEqual(t, s.Bytes, int64(limit))
 	require.Greater(t, s.Bytes, int64(limit)/2)
-	require.EqualValues(t, 4000, s.Orphans+int(s.ParkedDropped))
+	require.Equal(t, 4000, s.Orphans+int(s.ParkedDropped))
 	require.Equal(t, 1, w.Stats().Holdings)
 
 	var p prefixindex.Prompt

@@ -2,8 +2,8 @@ package prefixindex
 
 // A handle without credit is a ghost. It stays so that its children can be placed, and
 // later copies by name resolved; the oldest without known children are forgotten once
-// there are more than sparedGhosts and a quarter of the handles with credit. What
-// forgetting costs is at most a parked child.
+// there are more than sparedGhosts and a quarter of the handles with credit, or an owner
+// knows too much in all (evict.go). What forgetting costs is at most a parked child.
 const sparedGhosts = 4096
 
 // ghostQueue is a ring of handles that became ghosts, the oldest first. Some may have

@@ -51,11 +51,15 @@ type Options struct {
 	Seed uint64
 
 	// OwnerBlocks is the most blocks that one owner is credited with: 1 to
-	// 1<<28, by default 1<<20. Set it to what the largest engine's cache holds.
+	// 1<<28, by default 1<<20. Set it to what the largest engine's cache holds. Engine
+	// blocks may hold none of these, or one that others hold too: of one owner, as many
+	// as 8,192, OwnerBlocks, and OwnerBlocks for each attention group are known, and the
+	// parts of the blocks held; then those are forgotten that matter least.
 	OwnerBlocks int
 
 	// OwnerOrphans is the most engine blocks that one owner may have parked for
-	// want of a known parent: 1 to 1<<28, by default 4,096; -1 parks none.
+	// want of a known parent, in 4 KiB for each: 1 to 1<<28, by default 4,096; -1 parks
+	// none.
 	OwnerOrphans int
 
 	// Copies is the most physical copies of a block that are counted for one
@@ -68,7 +72,8 @@ type Options struct {
 
 	// MaxBytes is the most memory that the index needs, membership and what Go's
 	// collector has yet to free apart: 1 MiB or more; zero is no bound. Beyond it, the
-	// owners that need most give up blocks, as OwnerBlocks has them do.
+	// owners that need most give up some of what is parked or expected, then what holds no
+	// block, then blocks, as OwnerBlocks has them do.
 	MaxBytes int64
 
 	// AssumedTTL ends the credit of blocks that Writer.Insert recorded and nobody
@@ -159,7 +164,8 @@ func (v View) String() string {
 // Index maps block hashes to the owners that hold the blocks. It is also the
 // membership that hands out handles: an Index that nothing is ever stored in costs
 // next to nothing, and serves routers by load alone. All methods are safe for
-// concurrent use.
+// concurrent use. It comes from New or Restore; the zero Index is of no use, and pointers
+// given to its methods and to a Writer's must not be nil.
 type Index struct {
 	options Options
 	hasher  Hasher

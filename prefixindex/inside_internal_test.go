@@ -51,6 +51,38 @@ func TestLookupsTakeNoLock(t *testing.T) {
 	}
 }
 
+// TestRoutersAreNotLate begins an epoch while an Insert and an Expect wait for the old one.
+func TestRoutersAreNotLate(t *testing.T) {
+	ix, err := New(Options{BlockTokens: 4})
+	require.NoError(t, err)
+	e, err := ix.Join("a")
+	require.NoError(t, err)
+	old, err := ix.Writer(e, 0)
+	require.NoError(t, err)
+	old.mu.Lock()
+	done := make(chan error)
+	for _, call := range []func(*Prompt) error{
+		func(p *Prompt) error { return ix.Insert(e, 0, p, -1) },
+		func(p *Prompt) error { return ix.Expect(e, 0, p, 0, time.Minute) },
+	} {
+		go func() {
+			var p Prompt
+			p.Reset(Scope{}, make([]uint32, 8))
+			done <- call(&p)
+		}()
+	}
+	time.Sleep(10 * time.Millisecond) // they wait for the lock, or at worst never meet the old epoch
+	_, err = ix.Writer(e, 0)
+	require.NoError(t, err)
+	old.mu.Unlock()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	s := ix.Stats()
+	require.EqualValues(t, 2, s.Inserted)
+	require.EqualValues(t, 2, s.Expected)
+	require.Zero(t, s.Fenced)
+}
+
 // TestExpiryWaitsForNoLock has all blocks of an owner expire, and some of another's,
 // while locks are held: lookups leave the first out, and end them once they can.
 func TestExpiryWaitsForNoLock(t *testing.T) {
@@ -133,11 +165,34 @@ func TestLookupEndsSome(t *testing.T) {
 	for _, left := range []int{lookupEnds + 20, 20} {
 		ix.Match(&q, &m)
 		require.Zero(t, m.Of(e).Any)
-		require.EqualValues(t, left, ix.records.blocks())
+		require.Equal(t, left, ix.records.blocks())
 	}
 	ix.Match(&q, &m)
 	require.Equal(t, 40, m.Of(e).Any)
-	require.EqualValues(t, 10, ix.records.blocks())
+	require.Equal(t, 10, ix.records.blocks())
+
+	// Many owners at once make it no longer.
+	for _, name := range []string{"b", "c", "d"} {
+		e, err := ix.Join(name)
+		require.NoError(t, err)
+		p.Reset(Scope{Adapter: name}, make([]uint32, 4*(lookupEnds-10)))
+		require.NoError(t, ix.Insert(e, 0, &p, -1))
+	}
+	now = now.Add(time.Second)
+	require.NoError(t, ix.Insert(e, 0, &q, -1))
+	before := ix.Stats().Expired
+	now = now.Add(time.Minute - time.Second)
+	ended := func() uint64 {
+		ix.Match(&q, &m)
+		n := uint64(0)
+		for s := range ix.roster.Load().seats() {
+			n += s.writer.stats.Expired
+		}
+		return n - before
+	}
+	for _, want := range []uint64{lookupEnds, 2 * lookupEnds, 3 * (lookupEnds - 10)} {
+		require.Equal(t, want, ended())
+	}
 	require.Zero(t, testing.AllocsPerRun(10, func() { ix.Match(&q, &m) }))
 }
 

@@ -76,9 +76,10 @@ func (w *Writer) checkInvariants() {
 				assumed++
 			}
 		}
-		if !e.border() {
+		switch {
+		case !e.border():
 			partial++
-		} else {
+		case c.indexed:
 			if tips[e.tip()] {
 				aliased++
 			}

@@ -90,9 +90,9 @@ func (x *lookup) drop(hash uint64, entry uint32) {
 	}
 }
 
-// full reports whether room must be made before an entry can be put.
-func (x *lookup) full(entry uint32) bool {
-	return float64(x.live+x.dead+1) > lookupMost*float64(len(x.cells)) || entry > x.mask
+// full reports whether room must be made before the next put, of an entry up to top.
+func (x *lookup) full(top uint32) bool {
+	return float64(x.live+x.dead+1) > lookupMost*float64(len(x.cells)) || top > x.mask
 }
 
 // clear empties x and gives it cells for n entries and some more, with numbers up to

@@ -158,6 +158,9 @@ func (ix *Index) View(e Endpoint, rank int) View {
 // open returns the Writer of a rank of e: of a new epoch if fresh, else of the one it
 // has, if it has one.
 func (ix *Index) open(e Endpoint, rank int, fresh bool) (*Writer, error) {
+	if rank == -1 && !fresh {
+		rank = 0 // picked where nothing was held
+	}
 	if rank < 0 || rank > maxRank {
 		return nil, fmt.Errorf("%w: rank is %d, want 0 to %d", ErrArgument, rank, maxRank)
 	}

@@ -29,14 +29,13 @@ type meeting struct {
 }
 
 func newMeeting(t *testing.T) *meeting {
-	ix, err := New(Options{BlockTokens: 4})
+	ix, err := New(Options{BlockTokens: 4, Copies: 1})
 	require.NoError(t, err)
-	g := &meeting{T: t, ix: ix, tokens: make([]uint32, 800)}
+	g := &meeting{T: t, ix: ix, tokens: make([]uint32, 4*8)}
 	for i := range g.tokens {
 		g.tokens[i] = uint32(i + 1)
 	}
-	g.prompt.Reset(Scope{}, g.tokens)
-	g.all.Reset(Scope{}, g.tokens[:4*8])
+	g.all.Reset(Scope{}, g.tokens)
 	ix.Hasher().Hashes(&g.all)
 	g.ep, err = ix.Join("a")
 	require.NoError(t, err)
@@ -87,7 +86,7 @@ func (g *meeting) remove(from, to int, group ...int) {
 
 // run looks the prompt up, and returns the owner's run in blocks.
 func (g *meeting) run(m *Match) int {
-	g.ix.Match(&g.prompt, m)
+	g.ix.Match(&g.all, m)
 	return m.Of(g.ep).Any / 4
 }
 
@@ -118,28 +117,6 @@ func (g *meeting) noHolesElsewhere(from, to int) {
 			Tokens: []uint32{uint32(1000 + i), 0, 0, 0, 0, 0, 0, 0},
 		}))
 	}
-}
-
-// walked makes the owner's holes too many to list, all beyond block 40.
-func (g *meeting) walked() {
-	g.store(0, 190)
-	for i := 41; i < 189; i += 2 {
-		g.remove(i, i+1)
-	}
-}
-
-// The first block is looked at before the rest: what happens between belongs to the run.
-func TestWalkSeesFirstBlockGo(t *testing.T) {
-	g := newMeeting(t)
-	g.walked()
-	g.remove(3, 40)
-	require.Equal(t, 3, g.run(&g.match))
-	g.at("found", func() {
-		g.remove(0, 1)
-		g.store(3, 40)
-	})
-	require.LessOrEqual(t, g.run(&g.match), 3, "the owner never had a longer run")
-	g.met()
 }
 
 // steps returns a function that lets f run to the n-th next place where it may meet
@@ -330,14 +307,18 @@ func TestLookupsMeetTheTurnToWalking(t *testing.T) {
 	g.store(0, 8)
 	g.remove(2, 3)
 	g.meet(func() {
+		require.False(t, g.w.contents.holes[levelGPU].walking)
 		g.remove(2, 3)
+		require.True(t, g.w.contents.holes[levelGPU].walking)
 	}, func() { // 64 elsewhere, listed
 		g.store(2, 3)
 		g.noHolesElsewhere(fewHoles-1, maxHoles)
 		g.holesElsewhere(fewHoles-1, maxHoles)
 	})
 	g.meet(func() {
+		require.True(t, g.w.contents.holes[levelGPU].walking)
 		g.noHolesElsewhere(fewHoles-1, fewHoles)
+		require.False(t, g.w.contents.holes[levelGPU].walking)
 	}, func() { // 32 elsewhere, walked, and one that came when none was listed
 		g.store(2, 3)
 		g.holesElsewhere(fewHoles-1, maxHoles+1)
@@ -372,7 +353,7 @@ func TestFindsMeetOthersOfASet(t *testing.T) {
 			table := r.table(hash)
 			table.intersect(table.find(hash), mask, out)
 		}, func() {}, func() {}, func(int, int) {
-			require.True(t, out[0]&1 != 0, "slot 0 is always there")
+			require.NotZero(t, out[0]&1, "slot 0 is always there")
 			require.Zero(t, out[3], "slots 192 to 255 never are")
 		})
 		t.Logf("%d schedules", n)

@@ -137,13 +137,10 @@ func lane64(w uint64) uint64 {
 	return uint64(1) << slot // a shift by 64 or more, of a free lane too, gives 0
 }
 
-// add puts slot into the set of rec. It reports false if the spill area has no room
-// for the larger form, and then has changed nothing.
+// add puts slot into the set of rec, which it is not in. It reports false if the spill
+// area has no room for the larger form, and then has changed nothing.
 func (t *table) add(rec *record, slot uint32) bool {
 	set := rec.set.Load()
-	if t.has(set, slot) {
-		return true
-	}
 	lane := uint64(slot) + 1
 	switch set & kindMask {
 	case kindInline:

@@ -22,7 +22,11 @@ func (c *contents) newPart(n uint32, p *piece) {
 			if c.tails.extras == nil {
 				c.tails.extras = make(map[uint32][]Extra)
 			}
-			c.tails.extras[n] = append([]Extra(nil), p.extras...)
+			own := append([]Extra(nil), p.extras...)
+			for i := range own {
+				own[i].At -= p.from
+			}
+			c.tails.extras[n] = own
 		}
 	}
 }

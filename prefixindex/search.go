@@ -33,7 +33,7 @@ type chainSearch struct {
 // blocks as the search needs. What m held before is gone.
 //
 // It runs on the caller's goroutine and waits for no lock: those that it finds free it
-// takes to sweep, up to 1,024 blocks of an owner, what has expired since the last one.
+// takes to sweep, up to 1,024 blocks, what has expired since the last one.
 // Safe beside every other method; p and m belong to the caller until it returns. No
 // allocation once p and m have grown. O(owners that hold the first block), and
 // O(log blocks) probes for each different length of run.

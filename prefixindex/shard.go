@@ -205,13 +205,18 @@ func (r *records) blocks() int {
 	return n
 }
 
-// set puts slot into the set of hash.
-func (r *records) set(hash uint64, slot uint32) {
+// set puts slot into the set of hash, and reports false if it was there.
+func (r *records) set(hash uint64, slot uint32) bool {
 	s := r.shard(hash)
 	s.mu.Lock()
+	news := true
 	for t := s.tab.Load(); ; {
 		i, found := t.locate(hash)
 		if found {
+			if t.has(t.recs[i].set.Load(), slot) {
+				news = false
+				break
+			}
 			if t.add(&t.recs[i], slot) {
 				break
 			}
@@ -228,6 +233,7 @@ func (r *records) set(hash uint64, slot uint32) {
 		}
 	}
 	s.mu.Unlock()
+	return news
 }
 
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.
@@ -255,7 +261,8 @@ func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 // shard returns the shard of a hash.
 func (r *records) shard(hash uint64) *shard { return &r.shards[hash>>(64-shardBits)] }
 
-// rebuild publishes a copy of the shard's table without wasted words, each set in its smallest form, with room for more. O(records).
+// rebuild publishes a copy of the shard's table without wasted words, each set in its
+// smallest form, with room for more. O(records).
 func (r *records) rebuild(s *shard, old *table, more int) *table {
 	room := int(float64(old.live+more)/loadLeast) + 2
 	need := 0

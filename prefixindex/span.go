@@ -1,13 +1,17 @@
 package prefixindex
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // piece is an entry that cut proposes.
 type piece struct {
 	tip    uint64
 	tokens []uint32
-	extras []Extra
-	begin  int // tokens of its block before it
+	extras []Extra // At counts from the engine block's first token
+	from   int     // of this piece, in the same way
+	begin  int     // tokens of its block before it
 	border bool
 }
 
@@ -109,17 +113,11 @@ func (c *contents) knownGroup(g int) (uint32, bool) {
 
 // root returns the entry that the first blocks of a scope follow.
 func (c *contents) root(hash uint64) uint32 {
-	root := uint32(0)
-	c.aliases(hash, func(n uint32, e *entry) bool {
-		if e.kind() == kindRoot {
-			root = n
-		}
-		return root == 0
-	})
-	if root != 0 {
-		return root
+	if n := c.find(hash, placeOf(0, kindRoot, 0)); n != 0 {
+		return n
 	}
 	e := entry{place: placeOf(0, kindRoot, 0), flags: flagBorder}
+	e.setKey(hash)
 	e.setTip(hash)
 	return c.newEntry(e)
 }
@@ -136,18 +134,14 @@ func (c *contents) cut(parent uint32, tokens []uint32, extras []Extra) []piece {
 		last = c.entries.at(c.above(e)).tip()
 	}
 	c.pieces = c.pieces[:0]
-	for len(tokens) > 0 {
-		p := piece{begin: begin}
-		n := min(size-begin, len(tokens))
+	for from := 0; from < len(tokens); {
+		n := min(size-begin, len(tokens)-from)
 		x := 0
-		for x < len(extras) && extras[x].At < n {
+		for x < len(extras) && extras[x].At < from+n {
 			x++
 		}
-		for i := x; i < len(extras); i++ {
-			extras[i].At -= n
-		}
-		p.tokens, p.extras = tokens[:n], extras[:x]
-		tokens, extras = tokens[n:], extras[x:]
+		p := piece{tokens: tokens[from : from+n], extras: extras[:x], from: from, begin: begin}
+		from, extras = from+n, extras[x:]
 		switch {
 		case begin+n < size:
 			tip = uint64(link(BlockHash(tip*mixExtra), sumTokens(p.tokens), p.extras))
@@ -221,7 +215,7 @@ func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 		if kind == kindHandle {
 			e.setKey(key.key)
 			e.flags |= flagRecent
-			if p.border && c.findTip(p.tip) != 0 {
+			if p.border && c.indexed && c.findTip(p.tip) != 0 {
 				c.thin(p.tip)
 			}
 		}
@@ -328,7 +322,7 @@ func (c *contents) whole(s *Span) int {
 			n += len(o.tokens)
 		}
 	}
-	return n
+	return min(n, math.MaxInt32)
 }
 
 // tokensOf returns the length of a handle.

@@ -2,7 +2,10 @@ package prefixindex
 
 // Stats returns counts of what the index holds and has done.
 //
-// O(owners), after the sweep of what has expired and of epochs that have ended is done.
+// It sweeps what has expired and epochs that have ended, and gives their memory back,
+// which of owners that nothing is written to nobody else does.
+//
+// O(owners), and that.
 func (ix *Index) Stats() Stats {
 	now := ix.options.Clock()
 	ix.sweep(-1)
@@ -16,7 +19,7 @@ func (ix *Index) Stats() Stats {
 				w := seat.writer
 				w.mu.Lock()
 				if !w.ended.Load() {
-					w.contents.expire(now)
+					w.tidy(now)
 					w.contents.measure(&s)
 				}
 				if !w.merged {
@@ -26,6 +29,7 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
+	ix.records.trim()
 	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
 	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, ix.records.blocks()
 	return s

@@ -2,6 +2,7 @@ package prefixindex
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -43,7 +44,7 @@ type Span struct {
 	// Tier is where the copies live.
 	Tier Tier
 
-	// Group is the engine's attention group; copies of different groups are
+	// Group is the engine's attention group, 0 to 1<<31-1; copies of different groups are
 	// counted apart, and a block is held while one group has it.
 	Group int
 
@@ -63,7 +64,8 @@ type Removal struct {
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
 // and take the owner's lock; Writers of different owners run in parallel. Once
-// the epoch has ended they return ErrFenced and change nothing.
+// the epoch has ended they return ErrFenced and change nothing; so do a nil and a zero
+// Writer.
 type Writer struct {
 	ix       *Index
 	endpoint Endpoint
@@ -149,8 +151,8 @@ func validatePlace(t Tier, group int) error {
 	if t > TierShared {
 		return fmt.Errorf("%w: Tier is %d, want 0 to %d", ErrSpan, t, TierShared)
 	}
-	if group < 0 {
-		return fmt.Errorf("%w: Group is %d, want 0 or more", ErrSpan, group)
+	if group < 0 || group > math.MaxInt32 {
+		return fmt.Errorf("%w: Group is %d, want 0 to %d", ErrSpan, group, math.MaxInt32)
 	}
 	return nil
 }
@@ -171,21 +173,60 @@ func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) {
 // begin takes the lock, checks the fence and sweeps out what has expired by now, which
 // it returns. Unless there is an error, the caller gives the lock back.
 func (w *Writer) begin() (now time.Time, err error) {
+	if w == nil || w.ix == nil {
+		return now, fmt.Errorf("%w: there was none, a Writer comes from Index.Writer", ErrFenced)
+	}
+	now, ok := w.enter()
+	if !ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return now, w.fenced()
+	}
+	return now, nil
+}
+
+// enter is begin that does not mind coming too late.
+func (w *Writer) enter() (now time.Time, ok bool) {
 	w.ix.sweep(sweepStep)
 	now = w.ix.options.Clock()
 	w.mu.Lock()
 	yield("locked")
 	if w.ended.Load() {
-		err = w.fenced()
 		w.mu.Unlock()
-		return now, err
+		return now, false
 	}
 	w.contents.expire(now)
-	return now, nil
+	return now, true
+}
+
+// enter is Writer.enter for the owner's present epoch, or its first.
+func (ix *Index) enter(e Endpoint, rank int) (w *Writer, now time.Time, err error) {
+	for ok := false; !ok; { // else a newer epoch began meanwhile, or the endpoint left
+		if w, err = ix.open(e, rank, false); err != nil {
+			return nil, now, err
+		}
+		now, ok = w.enter()
+	}
+	return w, now, nil
+}
+
+// mostScratch is how many elements of scratch are kept from one write to the next.
+const mostScratch = 4096
+
+// released returns scratch that nothing of the caller's is left in.
+func released[T any](scratch []T) []T {
+	if cap(scratch) > mostScratch {
+		return nil
+	}
+	clear(scratch[:cap(scratch)])
+	return scratch[:0]
 }
 
 // done gives the lock back after a write.
 func (w *Writer) done() {
+	if cap(w.seen) > mostScratch {
+		w.seen = nil
+	}
 	w.account()
 	w.checkInvariants()
 	w.mu.Unlock()
@@ -208,8 +249,7 @@ func (w *Writer) currentView() View { return View(w.view.Load()) }
 // Store records that the engine has cached the blocks of s. Blocks whose parent
 // the epoch does not know are parked. Errors are ErrFenced and ErrSpan: tokens
 // that are not BlockTokens for each hash, a hash that occurs twice or is its own
-// parent, an extra outside the span, a negative group, a tier or block size out of
-// range.
+// parent, an extra outside the span, a group, tier or block size out of range.
 //
 // The first Store of an epoch ends what Insert recorded in it: from then on the engine
 // says what it holds, and nothing would ever take those blocks back.
@@ -237,6 +277,10 @@ func (w *Writer) Store(s *Span) error {
 	}
 	if len(s.Tokens) > 0 {
 		c.store(s)
+		c.pieces, c.extras, c.spanned = released(c.pieces), released(c.extras), released(c.spanned)
+		if cap(c.ahead) > mostScratch {
+			c.ahead = nil
+		}
 	} else {
 		c.locate(s)
 	}
@@ -264,26 +308,21 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 // Insert is Writer.Insert for routers: it records what was routed to an owner that
 // sends no events, opening its epoch if it has none. Errors are ErrNotJoined,
 // ErrFull, a rank out of range, and ErrEvents if Store was ever called in this epoch.
+// Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks); takes the owner's lock.
 func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if w.fed {
-			w.mu.Unlock()
-			return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
-		}
-		w.insert(p, blocks, now)
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if w.fed {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
+	}
+	w.insert(p, blocks, now)
+	w.done()
+	return nil
 }
 
 func (w *Writer) insert(p *Prompt, n int, now time.Time) {
@@ -303,8 +342,8 @@ func (w *Writer) insert(p *Prompt, n int, now time.Time) {
 }
 
 // Remove takes one copy away for each hash. A hash of which nothing is held is
-// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a negative
-// group, a tier out of range.
+// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a group or tier
+// out of range.
 //
 // O(hashes), no allocation.
 func (w *Writer) Remove(r *Removal) error {
@@ -368,8 +407,11 @@ func (w *Writer) SetView(v View) error {
 
 // Stats returns counts of this epoch. It works after the epoch has ended.
 //
-// O(1), and what has expired.
+// O(1), and the sweep of what has expired, whose memory it gives back.
 func (w *Writer) Stats() Stats {
+	if w == nil || w.ix == nil {
+		return Stats{}
+	}
 	now := w.ix.options.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -380,12 +422,20 @@ func (w *Writer) Stats() Stats {
 		}
 		return s
 	}
-	w.contents.expire(now)
+	w.tidy(now)
 	s := w.stats
 	s.Endpoints, s.Owners = 1, 1
 	w.contents.measure(&s)
 	s.Blocks, s.Bytes = s.Holdings, w.contents.bytes()
 	return s
+}
+
+// tidy ends what has expired, and gives back the memory of that and of what lookups have
+// ended.
+func (w *Writer) tidy(now time.Time) {
+	w.contents.expire(now)
+	w.contents.trim()
+	w.account()
 }
 
 // measure adds what is held now.
