@@ -210,7 +210,7 @@ func TestOperatingNames(t *testing.T) {
 // A request under way when SIGTERM comes gets its whole answer; probes fail at once.
 func TestDrain(t *testing.T) {
 	engine := newEngine(t, enginetest.Options{PrefillTokensPerSecond: 1e6, DecodeStep: 20 * time.Millisecond})
-	r := start(t, []*fakeEngine{engine}, "-drain-delay", "200ms")
+	r := start(t, []*fakeEngine{engine}, "-drain-delay", "1s")
 	body := strings.NewReader(`{"model": "demo", "prompt": "hello", "max_tokens": 50, "stream": true}`)
 	resp, err := http.Post("http://"+r.address()+"/v1/completions", "application/json", body)
 	require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestDrainTimeout(t *testing.T) {
 func TestLimits(t *testing.T) {
 	engine := newEngine(t, enginetest.Options{PrefillTokensPerSecond: 1e6, DecodeStep: 10 * time.Millisecond})
 	r := start(t, []*fakeEngine{engine}, "-max-body", "10000", "-max-header", "8192", "-max-in-flight", "1",
-		"-body-timeout", "200ms", "-timeout", "2s")
+		"-body-timeout", "200ms", "-timeout", "3s")
 
 	a := r.post("/v1/completions", `{"model": "demo", "prompt": "`+strings.Repeat("a", 10_000)+`"}`)
 	require.Equal(t, http.StatusRequestEntityTooLarge, a.status, a.body)
@@ -292,7 +292,7 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, bytes.HasSuffix(text, []byte("data: [DONE]\n\n")))
 
-	a = r.post("/v1/completions", `{"model": "demo", "prompt": "c", "max_tokens": 400}`)
+	a = r.post("/v1/completions", `{"model": "demo", "prompt": "c", "max_tokens": 600}`)
 	require.Equal(t, http.StatusGatewayTimeout, a.status, a.body)
 
 	r.fleet.set(t.Context(), nil)
@@ -397,6 +397,7 @@ func TestEngineDiesAndComesBack(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	victim.server.Close()
+	time.Sleep(50 * time.Millisecond) // for idle connections to be seen closed
 	died.Store(time.Now().UnixNano())
 	require.NoError(t, victim.events.Restart(enginetest.RestartOptions{Down: 500 * time.Millisecond}))
 	r.wait(1)

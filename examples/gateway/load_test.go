@@ -101,12 +101,16 @@ func TestLoad(t *testing.T) {
 	var added, added50 []time.Duration
 	for w := range windows {
 		p, g := arms[0].first[w], arms[1].first[w]
+		if len(p) == 0 || len(g) == 0 {
+			continue // the machine stood still
+		}
 		t.Logf("plain %4d streams, p50 %8v p99 %8v; gateway %4d streams, p50 %8v p99 %8v", len(p), quantile(p, 50),
 			quantile(p, 99), len(g), quantile(g, 50), quantile(g, 99))
 		added = append(added, quantile(g, 99)-quantile(p, 99))
 		added50 = append(added50, quantile(g, 50)-quantile(p, 50))
 	}
-	t.Logf("%d streams through each; added, median of %d windows: p50 %v, p99 %v", streams, windows,
+	require.NotEmpty(t, added)
+	t.Logf("%d streams through each; added, median of %d windows: p50 %v, p99 %v", streams, len(added),
 		quantile(added50, 50), quantile(added, 50))
 	if strict {
 		require.LessOrEqual(t, quantile(added, 50), 2*time.Millisecond)
