@@ -119,20 +119,20 @@ func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (wi
 	if top.n == 1 || sh.sums[top.best[1]] < floor {
 		return int(top.best[0]), 1
 	}
-	for _, i := range within {
-		if sh.sums[i] >= floor {
-			tied++
-		}
-	}
-	skip := int(below(random, uint64(tied)))
+	var most int
+	var first uint64
 	for _, i := range within {
 		if sh.sums[i] < floor {
 			continue
 		}
-		if winner = int(i); skip == 0 {
-			break
+		saved, order := 0, mix(random+uint64(i))
+		if sh.home != 0 {
+			c := &sh.in.Candidates[i]
+			saved, order = sh.in.Saved(c), mix(sh.home+uint64(c.Endpoint)*0x9e3779b97f4a7c15)
 		}
-		skip--
+		if tied++; tied == 1 || saved > most || saved == most && order > first {
+			winner, most, first = int(i), saved, order
+		}
 	}
 	return winner, tied
 }
