@@ -1,10 +1,6 @@
 package picker
 
-import (
-	"time"
-
-	"github.com/warmroute/warmroute/scorer"
-)
+import "github.com/warmroute/warmroute/scorer"
 
 // DefaultScorers returns the scorers of a Picker whose Options.Scorers is nil: a new slice,
 // to start one's own from. They go with [DefaultSelect].
@@ -15,7 +11,7 @@ import (
 // from others; less in proportion below 4,096 tokens. A first request in flight more than the least loaded has costs 74, as it
 // decodes beside the next, and an engine whose cache is full of running requests 310.
 //
-// So a prompt of 7,000 tokens, cached as a whole, outweighs up to seven requests waiting
+// So a prompt of 7,000 tokens, cached as a whole, outweighs up to fifteen requests waiting
 // where another candidate has none, at 8,000 tokens a second until the ledger has learned
 // how fast the engines are; in flight, DefaultSelect draws the line.
 func DefaultScorers() []Weighted {
@@ -23,15 +19,16 @@ func DefaultScorers() []Weighted {
 		{Name: "prefix", Weight: 2, Scorer: scorer.Prefix{Floor: 4_096}},
 		{Name: "memory", Weight: 1, Scorer: scorer.Memory{}},
 		{Name: "load-requests", Weight: 4, Scorer: scorer.LoadRequests{Norm: scorer.ToLeast, Half: 16}},
-		{Name: "cost", Weight: 32, Scorer: scorer.Cost{PerWaiting: 200 * time.Millisecond}},
+		{Name: "cost", Weight: 32, Scorer: scorer.Cost{}},
 	}
 }
 
 // DefaultSelect returns the selection of a Picker whose Options.Scorers is nil and whose
 // Options.Select is the zero one. No prefix is worth more than half as many requests in
 // flight again as the mean has, beyond ten: without that bound, a prefix that is suddenly
-// asked for by many queues where it is. Within 37 milliseconds candidates are equal.
+// asked for by many queues where it is. Within 37 milliseconds candidates are equal, and within 366
+// an engine that is one of a prefix's homes is as good as the best.
 //
 // All these numbers were chosen together in the simulator of bench/fleet, one set for all
 // of its scenarios; bench/README.md says how they fare.
-func DefaultSelect() Select { return Select{Band: 0.003, Bound: 1.5, BoundFloor: 10} }
+func DefaultSelect() Select { return Select{Band: 0.003, Home: 0.03, Bound: 1.5, BoundFloor: 10} }

@@ -37,7 +37,13 @@ func policies() []policyDef {
 		{Name: "queue", Weight: 2, Scorer: scorer.Queue{Norm: scorer.Relative}},
 		{Name: "memory", Weight: 2, Scorer: scorer.Memory{}},
 	}
-	withCost := append(picker.DefaultScorers(), picker.Weighted{Name: "cost", Weight: 8, Scorer: scorer.Cost{}})
+	noCost := []picker.Weighted{
+		{Name: "prefix", Weight: 4, Scorer: scorer.Prefix{Floor: 512}},
+		{Name: "queue", Weight: 16, Scorer: scorer.Queue{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "memory", Weight: 1, Scorer: scorer.Memory{}},
+		{Name: "load-requests", Weight: 12, Scorer: scorer.LoadRequests{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "load-tokens", Weight: 4, Scorer: scorer.LoadTokens{Norm: scorer.ToLeast}},
+	}
 	return []policyDef{
 		{name: "round-robin", about: "one after the other", make: plain(func(rt *router, _ *rand.Rand) chooser {
 			last := -1
@@ -84,13 +90,15 @@ func policies() []policyDef {
 			name: "Dynamo", about: "the least prompt blocks to compute plus blocks that decode", events: true,
 			make: newDynamo,
 		},
+		{
+			name: "no cost", about: "prefix, queue, memory, requests and tokens in flight, weighted 4:16:1:12:4", events: true,
+			make: pick(picker.Options{Scorers: noCost}),
+		},
 		{name: "default", about: "the zero Options of package picker", events: true, make: pick(picker.Options{})},
 		{
-			name: "default+cost", about: "the same and scorer.Cost with weight 8", events: true,
-			make: pick(picker.Options{Scorers: withCost}),
+			name: "default+expect", about: "the same, and what was routed counts as cached until events say so, for 5 s at most",
+			events: true, make: picks(picker.Options{}, true),
 		},
-		{name: "default+expect", about: "", events: true, make: picks(picker.Options{}, true)},
-		{name: "default+cost+expect", about: "", events: true, make: picks(picker.Options{Scorers: withCost}, true)},
 	}
 }
 
