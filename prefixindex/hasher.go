@@ -226,6 +226,18 @@ func nonzero(x uint64) BlockHash {
 	return BlockHash(x)
 }
 
+// Hash returns the hash of the first n full blocks of p, of all of them if there are fewer,
+// and 0 if there are none.
+//
+// O(tokens of them not hashed yet); allocates only to grow p. Not safe beside another use
+// of p.
+func (h Hasher) Hash(p *Prompt, n int) BlockHash {
+	if n = min(n, p.blocks(h)); n <= 0 {
+		return 0
+	}
+	return p.grow(h, n)[n-1]
+}
+
 // Hashes returns the hashes of all full blocks of p, computing those that are
 // not known yet. The slice belongs to p and is valid until p's next Reset.
 //
