@@ -17,7 +17,7 @@ GOLANGCI_LINT  = $(CACHE)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(firstword $(s
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  PKG=./kvevents narrows test, race, test-386, fuzz and cover; TESTFLAGS goes to go test.'
+	@echo '  PKG=./kvevents narrows test, race, fuzz and cover; TESTFLAGS goes to go test.'
 
 # --- tests -----------------------------------------------------------------------
 
@@ -39,8 +39,8 @@ test-invariants: ## The index and what feeds it, its whole structure checked aft
 	go test -tags invariants $(TESTFLAGS) ./prefixindex ./kvevents
 
 .PHONY: test-386
-test-386: ## Full suite with 32-bit integers; wants linux on amd64
-	GOARCH=386 go test $(TESTFLAGS) $(PKG)
+test-386: ## All that counts and decodes, with 32-bit integers; wants linux on amd64
+	GOARCH=386 go test $(TESTFLAGS) ./prefixindex ./kvevents ./kvevents/zmtp ./scorer/... ./picker/...
 
 # Hashes and snapshots travel between machines, so the golden file must hold where bytes
 # have the other order; the rest are tests of what reads or writes bytes, and the one of
@@ -91,6 +91,15 @@ vllm:
 	@internal/e2e/install.sh "$(VLLM)" $(VLLM_VERSION)
 	@test -e "$(VLLM_MODEL)/config.json" || \
 		HF_HUB_OFFLINE=1 "$(VLLM)/bin/python" internal/e2e/model.py "$(VLLM_MODEL)"
+
+# --- browser ---------------------------------------------------------------------
+
+CHROMIUM = $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.PHONY: test-browser
+test-browser: chromium ## The debug page in headless Chromium, with pictures in build/; installs it where apt-get is
+	WARMROUTE_BROWSER="$(CHROMIUM)" WARMROUTE_SHOTS="$(CURDIR)/build/browser" \
+		go test -count 1 -timeout 5m $(TESTFLAGS) ./internal/browser
 
 # --- checks ----------------------------------------------------------------------
 
@@ -146,6 +155,18 @@ libzmq:
 .PHONY: qemu-s390x
 qemu-s390x:
 	@if command -v qemu-s390x >/dev/null; then exit 0; fi; $(call install,qemu-user)
+
+.PHONY: chromium
+chromium:
+	@if [ -n "$(CHROMIUM)" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo 'make test-browser needs Chromium, and can install it only with apt-get.' >&2; exit 1; \
+	fi; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+	echo 'installing chromium'; \
+	$$sudo apt-get -qq -o DPkg::Lock::Timeout=300 update && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+		-o Dpkg::Use-Pty=0 install --no-install-recommends chromium >/dev/null
 
 # Built aside and moved into place, so that two runs at once do not meet half a binary.
 $(GOLANGCI_LINT):

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"math"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -15,6 +16,10 @@ type Call struct {
 	Prompt     *prefixindex.Prompt // nil: nothing is matched
 	Candidates []scorer.Candidate  // read during the pick; order is kept and means nothing
 	Record     *Record             // nil: nothing is recorded
+
+	// Context is the request's, for observers that make spans. The pick does not look at
+	// it: nothing in a pick can wait. May be nil.
+	Context context.Context //nolint:containedctx // lives as long as the pick
 
 	match  prefixindex.Match
 	sheet  sheet
@@ -39,7 +44,8 @@ type sheet struct {
 	nan      []float64 // what out holds before a scorer has written
 	sums     []float64
 	matched  bool
-	counts   Stats // of this pick
+	home     uint64 // hash of what is cached of the prompt, where that is most of it; 0: it is not
+	counts   Stats  // of this pick
 }
 
 // facts are what the picker knows of a candidate beyond what scorers see.

@@ -46,6 +46,8 @@ type tables struct {
 
 	pieces  []piece     // scratch of cut
 	ahead   []BlockHash // scratch of store: the blocks of a span, where they are hashed at once
+	found   []uint32    // scratch of remove
+	fetched uint64      // what nobody wants to know
 	chain   []uint32    // scratch: entries of one handle, first to last
 	block   []uint32    // scratch: tokens of one block
 	extras  []Extra     // scratch: extras of one block

@@ -9,6 +9,9 @@ import (
 // slo is what counts as good service.
 var slo = struct{ ttft, perToken time.Duration }{2 * time.Second, 100 * time.Millisecond}
 
+// warmUp is how long caches fill before figures of requests count.
+const warmUp = 10 * time.Second
+
 const binWidth = 5 * time.Second
 
 // result is what one policy made of one scenario.
@@ -67,16 +70,19 @@ func (res *result) sent(s *sim, r *request) {
 }
 
 func (res *result) done(r *request) {
+	b := &res.bins[r.arrived/binWidth]
 	ttft := (r.begun - r.arrived).Seconds()
+	b.prompt += r.prompt
+	b.cached += r.cached
+	b.ttft = append(b.ttft, ttft)
+	if r.arrived < warmUp {
+		return
+	}
 	res.requests++
 	res.ttft = append(res.ttft, ttft)
 	res.e2e = append(res.e2e, (r.ended - r.arrived).Seconds())
 	res.prompts += r.prompt
 	res.cached += r.cached
-	b := &res.bins[r.arrived/binWidth]
-	b.prompt += r.prompt
-	b.cached += r.cached
-	b.ttft = append(b.ttft, ttft)
 	for len(res.stages) <= r.kind {
 		res.stages = append(res.stages, nil)
 	}
@@ -106,7 +112,7 @@ func (res *result) close(s *sim) {
 	res.hitRate = float64(res.cached) / float64(max(res.prompts, 1))
 	res.imbalance = float64(most) * float64(len(s.engines)) / float64(max(total, 1))
 	res.good = float64(res.kept) / float64(max(res.requests, 1))
-	res.goodput = float64(res.kept) / res.span.Seconds()
+	res.goodput = float64(res.kept) / (res.span - warmUp).Seconds()
 	res.gpuHours = total.Hours()
 }
 

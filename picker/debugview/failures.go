@@ -55,6 +55,32 @@ var failures = []advice{ //nolint:gochecknoglobals // a table
 	},
 
 	{
+		"warmroute_transport_untokenized_total",
+		"Requests routed by load alone, as the tokens of their prompts were not known.",
+		"See the counters of the tokenizer below.",
+	},
+	{
+		"warmroute_transport_unparsed_total",
+		"Requests whose body is not JSON, or has a wrong field: routed by load alone.",
+		"Clients should not compress bodies; otherwise the engine's answer tells them what is wrong.",
+	},
+	{
+		"warmroute_transport_opaque_total",
+		"Compressed replies, in which the engine's report of cached tokens is not seen.",
+		"Take Accept-Encoding from requests before they reach the transport.",
+	},
+	{
+		"warmroute_transport_undialed_total",
+		"Attempts at engines that could not be dialed.",
+		"They are tried elsewhere and count as no failure. Is the engine up? Is the URL right?",
+	},
+	{
+		"warmroute_transport_unrecorded_total",
+		"Prompts that the index refused to record.",
+		"See the log; did the endpoint leave, or is the prompt of another block size?",
+	},
+
+	{
 		"warmroute_subscriber_unreadable_total",
 		"Event payloads that cannot be decoded.",
 		"The address is not an engine's event socket, or the engine speaks a dialect that is new: the log " +

@@ -10,6 +10,7 @@ import (
 	"github.com/warmroute/warmroute/kvevents"
 	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/metrics"
 	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
@@ -26,6 +27,7 @@ func TestFailuresExist(t *testing.T) {
 	all = slices.AppendSeq(all, metrics.Of(picker.LedgerStats{}))
 	all = slices.AppendSeq(all, metrics.Of(enginemetrics.Stats{}))
 	all = slices.AppendSeq(all, metrics.Of(openaireq.ClientStats{}))
+	all = slices.AppendSeq(all, metrics.Of(httptransport.Stats{}))
 	list, zero := failed(all)
 	require.Empty(t, list)
 	for _, a := range failures {

@@ -340,6 +340,26 @@ func TestOptions(t *testing.T) {
 }
 
 // A backend without a URL is an error, not a panic.
+// contexts is an observer that keeps the contexts of picks.
+type contexts []context.Context
+
+func (c *contexts) OnPick(e picker.PickEvent) { *c = append(*c, e.Call.Context) }
+
+// Spans of picks belong within those of their requests.
+func TestObserversHaveTheContext(t *testing.T) {
+	var seen contexts
+	f := newFleet(t, []string{backend(t, says(200, "fine")).URL}, func(_ *httptransport.Options, o *picker.Options) {
+		o.Observers = append(o.Observers, &seen)
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/completions", strings.NewReader(completion))
+	res, err := f.RoundTrip(r)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, contexts{r.Context()}, seen)
+}
+
 func TestBadBackend(t *testing.T) {
 	f := newFleet(t, nil)
 	f.backends = []httptransport.Backend{{}}

@@ -7,6 +7,8 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"io"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
 	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/metrics"
@@ -109,6 +112,57 @@ func TestOfStopsWhenAsked(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
+// The text page has each family once, in one piece, under its help and type.
+func TestWriteSources(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{})
+	require.NoError(t, err)
+	ledger, err := picker.NewLedger(picker.LedgerOptions{})
+	require.NoError(t, err)
+	a, err := ix.Join("a")
+	require.NoError(t, err)
+	w, err := ix.Writer(a, 1)
+	require.NoError(t, err)
+	require.NoError(t, w.SetView(prefixindex.ViewGap))
+	src := metrics.Sources{
+		Index: ix, Ledger: ledger,
+		Endpoints: []metrics.Endpoint{
+			{Handle: a, Streams: []metrics.Stream{{Rank: 0}, {Rank: 1}}},
+			{Name: "gone"},
+		},
+		More: []iter.Seq[metrics.Metric]{func(yield func(metrics.Metric) bool) {
+			yield(metrics.Metric{Name: "own", Help: "back\\slash\nline", Value: 2})
+		}},
+	}
+	var b strings.Builder
+	require.NoError(t, metrics.Write(&b, src.All()))
+	page := b.String()
+	for _, want := range []string{
+		"# TYPE warmroute_endpoint_in_flight gauge\nwarmroute_endpoint_in_flight{endpoint=\"a\"} 0\nwarmroute_endpoint_in_flight{endpoint=\"gone\"} 0\n",
+		`warmroute_endpoint_view{endpoint="a",rank="0",view="never"} 1`, `warmroute_endpoint_view{endpoint="a",rank="1",view="gap"} 1`,
+		`warmroute_endpoint_view{endpoint="a",rank="1",view="live"} 0`, `warmroute_endpoint_view{endpoint="gone",rank="0",view="never"} 1`,
+		`warmroute_calibration_doubt{endpoint="a"} 0`, "# HELP own back\\\\slash\\nline\n# TYPE own counter\nown 2\n",
+	} {
+		require.Contains(t, page, want)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			require.False(t, seen[name], name)
+			seen[name] = true
+		}
+	}
+	require.Empty(t, slices.Collect(new(metrics.Sources).All()))
+	for range src.All() {
+		break
+	}
+	require.ErrorIs(t, metrics.Write(full{}, src.All()), io.ErrShortWrite)
+}
+
+// full is a writer without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
 // Names are those that a text exposition allows, each is used once, and no label is
 // shared between metrics.
 func TestNames(t *testing.T) {
@@ -137,6 +191,12 @@ func TestNames(t *testing.T) {
 		check(m)
 	}
 	for m := range metrics.Of(picker.Calibration{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(zmtp.SourceStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(metrics.EndpointStats{}, label...) {
 		check(m)
 	}
 	for m := range metrics.Of(enginemetrics.Stats{}, label...) {
