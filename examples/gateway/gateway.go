@@ -49,7 +49,7 @@ func newGateway(c config) (g *gateway, err error) {
 			g.close()
 		}
 	}()
-	if g.index, err = prefixindex.New(prefixindex.Options{}); err != nil {
+	if g.index, err = prefixindex.New(prefixindex.Options{MaxBytes: int64(c.maxIndex)}); err != nil {
 		return nil, err
 	}
 	if g.ledger, err = picker.NewLedger(picker.LedgerOptions{}); err != nil {
@@ -133,8 +133,8 @@ func (g *gateway) handler() http.Handler {
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), g.timeout)
 		defer cancel()
-		conn := http.NewResponseController(w)
-		if err := conn.SetReadDeadline(time.Now().Add(g.bodyTimeout)); err == nil {
+		if conn := http.NewResponseController(w); r.ContentLength != 0 {
+			_ = conn.SetReadDeadline(time.Now().Add(g.bodyTimeout)) // HTTP/1 can
 			r.Body = &timedBody{r.Body, conn}
 		}
 		proxy.ServeHTTP(w, r.WithContext(ctx))

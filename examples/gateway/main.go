@@ -50,7 +50,7 @@ type config struct {
 	header        string
 
 	maxBody, maxHeader       int
-	maxInFlight              int
+	maxInFlight, maxIndex    int
 	bodyTimeout, timeout     time.Duration
 	drainDelay, drainTimeout time.Duration
 
@@ -70,6 +70,7 @@ func parseFlags(args []string) (c config, demo bool, err error) {
 	flags.IntVar(&c.maxBody, "max-body", 32<<20, "longest request body in `bytes`; 413 beyond")
 	flags.IntVar(&c.maxHeader, "max-header", 64<<10, "longest request header in `bytes`; 431 beyond")
 	flags.IntVar(&c.maxInFlight, "max-in-flight", 512, "`requests` on one engine; 429 when all have as many")
+	flags.IntVar(&c.maxIndex, "max-index", 1<<30, "memory for what is known of the engines' caches, in `bytes`")
 	flags.DurationVar(&c.bodyTimeout, "body-timeout", time.Minute, "for a request's body to arrive")
 	flags.DurationVar(&c.timeout, "timeout", 15*time.Minute, "for a request and its answer")
 	flags.DurationVar(&c.drainDelay, "drain-delay", 5*time.Second,
