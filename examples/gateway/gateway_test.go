@@ -160,6 +160,25 @@ func chat(question string) string {
 		{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`, strings.Repeat("You know every book. ", 100), question)
 }
 
+// What cannot be started says why, and leaves nothing behind.
+func TestBadStarts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for _, c := range []struct{ args, err string }{
+		{"-listen " + l.Addr().String(), "address already in use"},
+		{"-listen 127.0.0.1:0 -admin nowhere", "nowhere"},
+		{"-max-index 5", "MaxBytes is 5"},
+		{"-max-body 0", "-max-body must be more than 0"},
+		{"-endpoint 10.0.0.7:8000", `url is "10.0.0.7:8000"`},
+		{"-endpoint http://a -endpoints b", "both -endpoints and -endpoint"},
+		{"-endpoints /no/such/file -listen 127.0.0.1:0 -admin 127.0.0.1:0", "no such file"},
+		{"endpoint", `what is "endpoint"`},
+	} {
+		require.ErrorContains(t, run(t.Context(), strings.Fields(c.args)), c.err, c.args)
+	}
+}
+
 // What the demo prints is a request that works, and that finds its prompt cached the
 // second time.
 func TestDemo(t *testing.T) {
@@ -352,7 +371,7 @@ func TestEndpointsFileIsFollowed(t *testing.T) {
 		return l != nil && l.up && len(l.subs) == 0
 	}, 5*time.Second, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	require.Eventually(t, func() bool { return r.file.bad.Load() == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.followed.bad.Load() == 1 }, 5*time.Second, 10*time.Millisecond)
 	require.Equal(t, b.host, r.post("/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": 1}`).engine)
 	text, err := io.ReadAll(stream.Body)
 	require.NoError(t, err)
