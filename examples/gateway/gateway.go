@@ -106,8 +106,6 @@ func (g *gateway) build(ctx context.Context) (err error) {
 	return nil
 }
 
-func (g *gateway) address() string { return g.listeners[0].Addr().String() }
-
 // open listens, for what serve will serve.
 func (g *gateway) open(address string, h http.Handler) error {
 	l, err := net.Listen("tcp", address)

@@ -61,7 +61,7 @@ func TestLoad(t *testing.T) {
 
 	body, err := json.Marshal(map[string]any{"model": "demo", "prompt": prompt, "stream": true})
 	require.NoError(t, err)
-	arms := []*arm{{name: "plain", url: plain.URL}, {name: "gateway", url: "http://" + r.address()}}
+	arms := []*arm{{name: "plain", url: plain.URL}, {name: "gateway", url: "http://" + r.address}}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * streams}}
 	goroutines, files := runtime.NumGoroutine(), openFiles()
 

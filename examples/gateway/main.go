@@ -129,7 +129,7 @@ func run(ctx context.Context, args []string) error {
 		for g.fleet.up() < len(c.engines) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
-		fmt.Print(demoText(g.address()))
+		fmt.Print(demoText(g.listeners[0].Addr(), g.listeners[1].Addr()))
 	}
 	return g.serve(ctx)
 }
