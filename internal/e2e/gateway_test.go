@@ -253,7 +253,7 @@ func startAgents(ctx context.Context, t *testing.T, args ...string) *agents {
 	out, err := p.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.Start())
-	a := &agents{t: t, stop: func() { in.Close() }, done: make(chan error, 1)}
+	a := &agents{t: t, stop: func() { _ = in.Close() }, done: make(chan error, 1)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var n turn
