@@ -163,8 +163,10 @@ func (w *Writer) checkInvariants() {
 			}
 		}
 	}
-	if got := len(bits[c.top()]); got != c.holdings {
-		bad(0, "counts %d holdings, has %d", c.holdings, got)
+	for l := range levels {
+		if got := len(bits[l]); c.distinct(l) && got != c.held[l] {
+			bad(0, "counts %d blocks held at level %d, has %d", c.held[l], l, got)
+		}
 	}
 	if partial != c.partial || aliased != c.aliased {
 		bad(0, "counts %d partial entries, %d aliases; has %d, %d", c.partial, c.aliased, partial, aliased)
