@@ -15,7 +15,7 @@ func TestHotPrefixGainsAndLosesHolders(t *testing.T) {
 	const (
 		question    = 800
 		utilisation = 0.6 // share of a holder's time that goes into these prompts
-		least       = 0.1  // and that makes it one
+		least       = 0.1 // and that makes it one
 		warm, hot   = 10 * time.Second, 40 * time.Second
 		end         = 70 * time.Second
 	)
