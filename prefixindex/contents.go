@@ -109,6 +109,12 @@ func (c *contents) has(n uint32, l level) bool {
 // credit returns the levels at which an engine block has a copy, as a bit each.
 func (c *contents) credit(n uint32) uint8 {
 	var mask uint8
+	if c.slots[levelGPU] == c.slots[levelAny] { // most owners use one tier
+		if c.has(n, levelGPU) {
+			mask = 1
+		}
+		return mask
+	}
 	for l := range levels {
 		if c.distinct(l) && c.has(n, l) {
 			mask |= 1 << l
