@@ -344,11 +344,7 @@ func (s *Stream) drain() {
 		if !ok || seq > s.next {
 			return
 		}
-		if n := s.held.take(); seq == s.next {
-			s.apply(n)
-		} else {
-			s.stats.Duplicates++
-		}
+		s.apply(s.held.take())
 	}
 }
 
@@ -372,7 +368,7 @@ func (s *Stream) restart() {
 	s.unsure = false
 	s.next, s.hasLast, s.hasLive, s.fresh = 0, false, false, false
 	s.since, s.end, s.endHere = noNumber, 0, 0
-	s.open, s.gapped, s.unproven = false, false, false
+	s.open, s.gapped = false, false
 	s.attempts, s.doubts = 0, 0
 }
 
@@ -397,7 +393,7 @@ func (s *Stream) Reset() {
 		s.last, s.hasLast = numbered{Frame{Seq: s.live}, s.liveSum}, true
 		s.next = s.live + 1
 	}
-	s.end, s.endHere = s.next, s.next
+	s.end, s.endHere = 0, 0
 	s.open, s.gapped, s.unproven = false, false, false
 	s.attempts, s.doubts = 0, 0
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -386,6 +387,14 @@ func TestGapOfSeveralRanks(t *testing.T) {
 		ranked(6, 0, cleared)
 		require.Equal(t, prefixindex.ViewLive, h.view())
 		require.Equal(t, prefixindex.ViewLive, h.ix.View(h.ep, 1))
+
+		_, err := h.ix.Writer(h.ep, 1) // another feeder looks after rank 1 from now on
+		require.NoError(t, err)
+		store(7, 1)
+		store(9, 0)
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		ranked(10, 0, cleared)
+		require.Equal(t, prefixindex.ViewLive, h.view())
 		h.end()
 	})
 }
@@ -611,10 +620,17 @@ func TestSubscriberConcurrently(t *testing.T) {
 	e.silent = true
 	h := start(t, e)
 	var all sync.WaitGroup
-	all.Go(func() { e.send(c...) })
+	var sent atomic.Bool
+	all.Go(func() {
+		for _, f := range c {
+			e.send(f)
+			runtime.Gosched()
+		}
+		sent.Store(true)
+	})
 	for range 2 {
 		all.Go(func() {
-			for range 50 {
+			for !sent.Load() {
 				require.NoError(t, h.sub.Reset())
 				h.sub.Stats()
 				h.sub.View()

@@ -44,7 +44,8 @@ type sheet struct {
 	nan      []float64 // what out holds before a scorer has written
 	sums     []float64
 	matched  bool
-	counts   Stats // of this pick
+	home     uint64 // hash of what is cached of the prompt, where that is most of it; 0: it is not
+	counts   Stats  // of this pick
 }
 
 // facts are what the picker knows of a candidate beyond what scorers see.

@@ -2,28 +2,33 @@ package picker
 
 import "github.com/warmroute/warmroute/scorer"
 
-// DefaultScorers returns the policy of a Picker whose Options.Scorers is nil: a
-// new slice, to start one's own from.
+// DefaultScorers returns the scorers of a Picker whose Options.Scorers is nil: a new slice,
+// to start one's own from. They go with [DefaultSelect].
 //
-// Of a prompt of 7,000 tokens, one that is cached as a whole outweighs up to six
-// requests waiting, or ten in flight, where another candidate has none, and no more: no
-// prefix is worth any load. Prompts below 512 tokens, cheap to compute anywhere, count
-// in proportion; longer ones than 7,000 weigh more by the tokens to compute.
+// The cost leads: milliseconds to the first token, 32 of 39 for 10 seconds. The rest is what
+// these milliseconds do not see, in the same coin. The prompt cached as a whole is worth 625
+// more than the time it saves, since computing it elsewhere takes an engine's time and cache
+// from others; less in proportion below 4,096 tokens. A first request in flight more than the least loaded has costs 74, as it
+// decodes beside the next, and an engine whose cache is full of running requests 310.
 //
-// A weight says how much a scorer could decide, not how much it does. The whole prompt
-// cached is the whole of prefix, 4 of 37, and saves about 1 of load-tokens; a queue takes
-// the whole of queue, 16 of 37, only when it is endless: 7 waiting, where another
-// candidate has none, cost 7/23 of it, or 5.
-//
-// The weights were chosen by simulating eight engines under six workloads of agents,
-// chats and long documents, among those that meet these bounds and give a lone holder
-// of the prefix no less than a quarter and no more than three quarters of a burst of 64.
+// So a prompt of 7,000 tokens, cached as a whole, outweighs up to fifteen requests waiting
+// where another candidate has none, at 8,000 tokens a second until the ledger has learned
+// how fast the engines are; in flight, DefaultSelect draws the line.
 func DefaultScorers() []Weighted {
 	return []Weighted{
-		{Name: "prefix", Weight: 4, Scorer: scorer.Prefix{Floor: 512}},
-		{Name: "queue", Weight: 16, Scorer: scorer.Queue{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "prefix", Weight: 2, Scorer: scorer.Prefix{Floor: 4_096}},
 		{Name: "memory", Weight: 1, Scorer: scorer.Memory{}},
-		{Name: "load-requests", Weight: 12, Scorer: scorer.LoadRequests{Norm: scorer.ToLeast, Half: 16}},
-		{Name: "load-tokens", Weight: 4, Scorer: scorer.LoadTokens{Norm: scorer.ToLeast}},
+		{Name: "load-requests", Weight: 4, Scorer: scorer.LoadRequests{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "cost", Weight: 32, Scorer: scorer.Cost{}},
 	}
 }
+
+// DefaultSelect returns the selection of a Picker whose Options.Scorers is nil and whose
+// Options.Select is the zero one. No prefix is worth more than half as many requests in
+// flight again as the mean has, beyond ten: without that bound, a prefix that is suddenly
+// asked for by many queues where it is. Within 37 milliseconds candidates are equal, and within 305 those
+// that hold the prefix and keep up.
+//
+// All these numbers were chosen together in the simulator of bench/fleet, one set for all
+// of its scenarios; bench/README.md says how they fare.
+func DefaultSelect() Select { return Select{Band: 0.003, HomeBand: 0.025, Bound: 1.5, BoundFloor: 10} }

@@ -16,7 +16,7 @@ func ExamplePicker_Pick_fakes() {
 		panic(err)
 	}
 	warm := scorer.Holds(prefixindex.Held{GPU: 6_992})
-	for _, waiting := range []float64{0, 10} { // at the warm one
+	for _, waiting := range []float64{0, 20} { // at the warm one
 		call := picker.Call{
 			Request: scorer.Request{PromptTokens: 7_000},
 			Candidates: []scorer.Candidate{
@@ -34,7 +34,7 @@ func ExamplePicker_Pick_fakes() {
 	}
 	// Output:
 	// 0 waiting: candidate 0, which saves 6992 tokens
-	// 10 waiting: candidate 1, which saves 0 tokens
+	// 20 waiting: candidate 1, which saves 0 tokens
 }
 
 // The life of a request, on an engine that sends no events: what was routed to it stands
@@ -131,22 +131,22 @@ func ExampleRecord_Explain() {
 	defer d.Done(picker.Outcome{})
 	fmt.Print(rec.Explain())
 	// Output:
-	// candidate 0 wins with 0.941 of 1, 0.084 ahead of candidate 1.
+	// candidate 0 wins with 0.973 of 1, 0.099 ahead of candidate 1.
 	// It has 6,992 of the prompt's 7,000 tokens cached and computes 8, which saves 6,992 tokens against candidate 1.
-	// For it: prefix +0.108, load-tokens +0.032. Against it: queue -0.048, memory -0.008.
+	// For it: cost +0.055, prefix +0.051. Against it: memory -0.008.
 	//
-	//              cached  to compute  waiting  cache use  in flight
-	// candidate 0   6,992           8        2       40 %          0  winner
-	// candidate 1       ?       7,000        0       10 %          0
-	// candidate 2       ?       7,000        ?          ?          0
-	// candidate 3       ?       7,000        ?          ?          0  skipped
+	//              cached  to compute  waiting  cache use  in flight  cost ms
+	// candidate 0   6,992           8        2       40 %          0      201  winner
+	// candidate 1       ?       7,000        0       10 %          0      875
+	// candidate 2       ?       7,000        ?          ?          0      975
+	// candidate 3       ?       7,000        ?          ?          0        ?  skipped
 	//
-	//                sum    prefix     queue    memory  load-requests  load-tokens
-	//               of 1  of 0.108  of 0.432  of 0.027       of 0.324     of 0.108
-	// candidate 0  0.941     0.108     0.384     0.016          0.324        0.108
-	// candidate 1  0.857     0.000     0.432     0.024          0.324        0.076
-	// candidate 2  0.829     0.000    ~0.408    ~0.020          0.324        0.076
+	//                sum    prefix    memory  load-requests      cost
+	//               of 1  of 0.051  of 0.026       of 0.103  of 0.821
+	// candidate 0  0.973     0.051     0.015          0.103     0.804
+	// candidate 1  0.874     0.000     0.023          0.103     0.749
+	// candidate 2  0.862     0.000    ~0.019          0.103     0.741
 	//
-	// - candidate 2: nothing to go by for queue, memory.
+	// - candidate 2: nothing to go by for memory.
 	// - ~ marks what was used in place of a score that was missing, stale or out of range.
 }

@@ -98,6 +98,8 @@ func (r *Record) verdict(b *strings.Builder) {
 		fmt.Fprintf(b, "; it was the only one left of %d", len(r.Candidates))
 	case r.Tied > 1 && r.Select.Temperature > 0:
 		fmt.Fprintf(b, ", drawn among %d at temperature %g", r.Tied, r.Select.Temperature)
+	case r.Tied > 1 && r.Home != 0:
+		fmt.Fprintf(b, ", in its prefix's order the first of %d that are nearly as good", r.Tied)
 	case r.Tied > 1:
 		fmt.Fprintf(b, ", drawn among %d that are within %g of the best", r.Tied, r.Select.band())
 	case r.Candidates[r.RunnerUp].Sum > w.Sum:

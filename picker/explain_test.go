@@ -22,7 +22,7 @@ func TestExplain(t *testing.T) {
 	}{
 		"only one": {
 			candidates: endpoints(1),
-			want:       []string{"candidate 0 wins with 0.941 of 1; it was the only one offered.\n", "of 0.432"},
+			want:       []string{"candidate 0 wins with 0.969 of 1; it was the only one offered.\n", "of 0.821"},
 			not:        []string{"ahead", "the rest", "For it", "cached"},
 		},
 		"the warm one": {

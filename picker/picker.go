@@ -40,7 +40,8 @@ type Options struct {
 	// send to the same endpoints share one; it takes handles of one index only.
 	Ledger *Ledger
 
-	// Scorers make the sum. Nil: DefaultScorers.
+	// Scorers make the sum. Nil: DefaultScorers, and with them DefaultSelect unless Select
+	// says otherwise.
 	Scorers []Weighted
 
 	// Filters are conditions: they remove candidates, in order, and none left is

@@ -25,11 +25,14 @@ type term struct {
 
 // newPolicy makes a policy of o, or names the option that is wrong.
 func newPolicy(o *Options) (policy, error) {
-	scorers := o.Scorers
+	scorers, sel := o.Scorers, o.Select
 	if scorers == nil {
 		scorers = DefaultScorers()
+		if sel == (Select{}) {
+			sel = DefaultSelect()
+		}
 	}
-	p := policy{sel: o.Select, caps: len(o.Filters)}
+	p := policy{sel: sel, caps: len(o.Filters)}
 	if err := o.Select.validate(); err != nil {
 		return policy{}, err
 	}

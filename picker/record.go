@@ -19,7 +19,8 @@ type Record struct { //nolint:recvcheck // values and pointers are written as JS
 	Request      scorer.Request
 	PromptTokens int
 	BlockTokens  int
-	Matched      bool // the index was asked
+	Matched      bool   // the index was asked
+	Home         uint64 // hash of what is cached of the prompt, by which near ties are ordered; 0: by chance
 	StaleAfter   time.Duration
 	Select       Select
 
@@ -71,6 +72,7 @@ func (p *Picker) begin(r *Record, s *sheet) {
 		PromptTokens: s.in.PromptTokens,
 		BlockTokens:  s.in.BlockTokens,
 		Matched:      s.matched,
+		Home:         s.home,
 		StaleAfter:   p.staleAfter,
 		Select:       p.policy.sel,
 		Scorers:      r.Scorers[:0],

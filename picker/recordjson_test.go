@@ -67,7 +67,7 @@ func TestRecordSurvivesJSON(t *testing.T) {
 		pk := newPicker(t, picker.Options{
 			Clock: func() time.Time { return now },
 			Scorers: append(picker.DefaultScorers(),
-				picker.Weighted{Name: "cost", Weight: 1, Scorer: scorer.Cost{}},
+				picker.Weighted{Name: "queue", Weight: 1, Scorer: scorer.Queue{}},
 				picker.Weighted{Name: "adapter", Weight: 1, Scorer: scorer.Adapter{}},
 				picker.Weighted{Name: "any", Weight: 1, Scorer: scorer.Func(func(_ *scorer.Input, out []float64) {
 					for i := range out {
@@ -134,7 +134,7 @@ func TestRecordJSONIsReadable(t *testing.T) {
 // Whatever was changed in a record: it is refused, or explained and replayed without harm.
 func TestReplayOfAnyRecord(t *testing.T) {
 	pk := newPicker(t, picker.Options{
-		Scorers: append(picker.DefaultScorers(), picker.Weighted{Name: "cost", Weight: 1, Scorer: scorer.Cost{}}),
+		Scorers: append(picker.DefaultScorers(), picker.Weighted{Name: "queue", Weight: 1, Scorer: scorer.Queue{}}),
 		Caps:    []picker.Named{{Name: "cap", Filter: picker.MaxInFlight(30)}},
 		Filters: []picker.Named{{Name: "gate", Filter: picker.AffinityGate{MaxTokens: 1_000}}},
 		Select:  picker.Select{Bound: 1.5},

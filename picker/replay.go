@@ -25,7 +25,7 @@ func (p *Picker) Replay(r *Record) (winner int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	var s sheet
+	s := sheet{home: r.Home}
 	s.grow(len(r.Candidates))
 	s.in = scorer.Input{
 		Request:      &r.Request,

@@ -113,7 +113,7 @@ func TestReplayOfAChangedRecord(t *testing.T) {
 	weights.Candidates = append([]picker.CandidateRecord(nil), rec.Candidates...)
 	weights.Candidates[0].Resolved.Signals.Waiting = scorer.Known(20)
 	for j := range weights.Scorers {
-		if weights.Scorers[j].Name == "queue" {
+		if weights.Scorers[j].Name == "cost" {
 			weights.Scorers[j].Weight = 0
 		}
 	}

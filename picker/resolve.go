@@ -87,6 +87,25 @@ func (p *Picker) resolve(c *Call) {
 		}
 	}
 	s.eligible = eligible
+	s.home = p.home(c)
+}
+
+// home returns the hash of the longest run of the prompt that a candidate has cached, or 0
+// if that is less than half of the prompt: a chat template that all prompts begin with must
+// not bring them all to one place.
+func (p *Picker) home(c *Call) uint64 {
+	s := &c.sheet
+	if !s.matched {
+		return 0
+	}
+	longest := 0
+	for _, i := range s.eligible {
+		longest = max(longest, s.in.Saved(&s.resolved[i]))
+	}
+	if longest == 0 || 2*longest < s.in.PromptTokens {
+		return 0
+	}
+	return uint64(p.index.Hasher().Hash(c.Prompt, longest/p.blockTokens))
 }
 
 // match asks the index, where the answer can make a difference.

@@ -3,16 +3,25 @@ package picker
 import (
 	"fmt"
 	"math"
-	"math/bits"
+
+	"github.com/warmroute/warmroute/scorer"
 )
 
 // Select says how a winner is chosen once each eligible candidate has its sum. The
 // zero Select takes the best, or one that is as good within the default band.
 type Select struct {
 	// Band is how far below the best sum, as a share of the sum of all weights, a
-	// candidate still counts as equal to it. Among equals one is drawn. 0 to 1; zero
-	// is the default of 0.01; a negative band is none, and only equal sums tie.
+	// candidate still counts as equal to it. Of equals one is drawn; but where half of the
+	// prompt or more is cached, the one that has most of it is taken, and of several the
+	// first in an order that the cached prefix gives, so that its prompts go to few places.
+	// 0 to 1; zero is the default of 0.01; a negative band is none, and only equal sums tie.
 	Band float64
+
+	// HomeBand is a wider band for such prompts: a candidate within it that has no more
+	// tokens in flight than the prompt would add counts as equal too. So a prefix is served
+	// by those who hold it while they keep up, and has as many homes as its rate keeps
+	// busy. 0 to 1; zero is none.
+	HomeBand float64
 
 	// Temperature, if positive, draws among all instead, with a chance in proportion
 	// to exp(sum/Temperature): at 0.1 a candidate 0.1 below another is drawn 2.7 times
@@ -40,6 +49,8 @@ func (s Select) validate() error {
 	switch {
 	case !(s.Band <= 1) || math.IsInf(s.Band, -1):
 		return fmt.Errorf("%w: Options.Select.Band is %v; it must be at most 1, and finite", ErrOptions, s.Band)
+	case !(s.HomeBand >= 0 && s.HomeBand <= 1):
+		return fmt.Errorf("%w: Options.Select.HomeBand is %v; it must be 0 to 1", ErrOptions, s.HomeBand)
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
 		return fmt.Errorf("%w: Options.Select.Temperature is %v; it must be finite and not negative", ErrOptions,
 			s.Temperature)
@@ -113,28 +124,38 @@ func (s Select) choose(sh *sheet, random uint64) choice {
 	return ch
 }
 
-// draw draws among those whose sum is within the band of the best.
+// draw takes one of those that are equal to the best.
 func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (winner, tied int) {
-	floor := sh.sums[top.best[0]] - s.band()
-	if top.n == 1 || sh.sums[top.best[1]] < floor {
+	best := sh.sums[top.best[0]]
+	floor, home := best-s.band(), best
+	if sh.home != 0 {
+		home -= s.HomeBand
+	}
+	if top.n == 1 || sh.sums[top.best[1]] < min(floor, home) {
 		return int(top.best[0]), 1
 	}
+	var most int
+	var first uint64
 	for _, i := range within {
-		if sh.sums[i] >= floor {
-			tied++
-		}
-	}
-	skip := int(below(random, uint64(tied)))
-	for _, i := range within {
-		if sh.sums[i] < floor {
+		c := &sh.in.Candidates[i]
+		if sum := sh.sums[i]; sum < floor && (sum < home || !sh.keepsUp(c)) {
 			continue
 		}
-		if winner = int(i); skip == 0 {
-			break
+		saved, order := 0, mix(random+uint64(i))
+		if sh.home != 0 {
+			saved, order = sh.in.Saved(c), mix(sh.home+uint64(c.Endpoint)*0x9e3779b97f4a7c15)
 		}
-		skip--
+		if tied++; tied == 1 || saved > most || saved == most && order > first {
+			winner, most, first = int(i), saved, order
+		}
 	}
 	return winner, tied
+}
+
+// keepsUp reports whether c has no more tokens to compute than this prompt would add.
+func (s *sheet) keepsUp(c *scorer.Resolved) bool {
+	tokens, known := c.InFlight.Tokens.Get()
+	return known && tokens <= float64(s.in.Uncached(c))
 }
 
 // soften draws by the exponential of the sums.
@@ -241,10 +262,4 @@ func mix(x uint64) uint64 {
 	x ^= x >> 27
 	x *= 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// below maps a random number to one of 0 to n-1.
-func below(random, n uint64) uint64 {
-	hi, _ := bits.Mul64(random, n)
-	return hi
 }

@@ -52,7 +52,7 @@ func TestWarmAgentPrefixWins(t *testing.T) {
 }
 
 func TestLongQueueAtTheWarmOneLoses(t *testing.T) {
-	for waiting, want := range map[float64]int{0: 0, 2: 0, 6: 0, 9: 1, 40: 1} {
+	for waiting, want := range map[float64]int{0: 0, 2: 0, 6: 0, 20: 1, 40: 1} {
 		busy := idle()
 		busy.Waiting = scorer.Known(waiting)
 		d, _ := pickOne(t, picker.Options{}, &picker.Call{

@@ -46,6 +46,8 @@ type tables struct {
 
 	pieces  []piece     // scratch of cut
 	ahead   []BlockHash // scratch of store: the blocks of a span, where they are hashed at once
+	found   []uint32    // scratch of remove
+	fetched uint64      // what nobody wants to know
 	chain   []uint32    // scratch: entries of one handle, first to last
 	block   []uint32    // scratch: tokens of one block
 	extras  []Extra     // scratch: extras of one block
@@ -107,6 +109,12 @@ func (c *contents) has(n uint32, l level) bool {
 // credit returns the levels at which an engine block has a copy, as a bit each.
 func (c *contents) credit(n uint32) uint8 {
 	var mask uint8
+	if c.slots[levelGPU] == c.slots[levelAny] { // most owners use one tier
+		if c.has(n, levelGPU) {
+			mask = 1
+		}
+		return mask
+	}
 	for l := range levels {
 		if c.distinct(l) && c.has(n, l) {
 			mask |= 1 << l

@@ -56,6 +56,12 @@ func (c *contents) enqueue(n uint32) {
 }
 
 func (c *contents) trimGhosts() {
+	spare := c.ghosts - sparedGhosts - (c.handles-c.ghosts)/4
+	var sum uint64
+	for i := range min(spare, c.queue.n) { // as in fetch
+		sum += c.names.peek(c.entries.at(c.queue.ring[(c.queue.head+i)%len(c.queue.ring)]).nameHash())
+	}
+	c.fetched = sum
 	for c.queue.n > 0 && c.ghosts > sparedGhosts+(c.handles-c.ghosts)/4 {
 		c.forgetGhost()
 	}

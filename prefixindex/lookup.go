@@ -46,6 +46,15 @@ func (x *lookup) next(i uint64, tag uint32) (entry uint32, at uint64) {
 	}
 }
 
+// peek reads the cell where the search for a hash begins.
+func (x *lookup) peek(hash uint64) uint64 {
+	if len(x.cells) == 0 {
+		return 0
+	}
+	i, _ := x.home(hash)
+	return uint64(x.cells[i])
+}
+
 // put adds an entry. The caller has made room.
 func (x *lookup) put(hash uint64, entry uint32) {
 	i, tag := x.home(hash)

@@ -8,6 +8,8 @@ type search struct {
 	masks  []uint64   // stack of masks, words each
 	frames []frame    // stack of brackets, each with a mask
 	holes  []seenHole // that were listed before the search
+
+	fetched uint64 // what nobody wants to know
 }
 
 // frame is a bracket: the slots of its mask hold block lo-1 and not block hi, so that
@@ -57,6 +59,9 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	before := ix.holesMade.Load()
 	due := ix.nextDue.Load() // first: another lookup may end what is due before it is looked for
 	hash := s.hash(0)
+	if p.hasher == ix.hasher && len(p.hashes) >= s.blocks {
+		m.search.fetched = ix.records.peek(uint64(p.hashes[s.blocks-1])) // while memory is at the first
+	}
 	t := ix.records.table(hash)
 	set := t.find(hash)
 	if set == 0 {

@@ -114,6 +114,12 @@ func (t *table) find(hash uint64) uint64 {
 	return 0
 }
 
+// peek reads the record where the search for a hash begins.
+func (r *records) peek(hash uint64) uint64 {
+	t := r.table(hash)
+	return t.recs[t.home(hash)].hash.Load()
+}
+
 // locate returns where the record of a hash is, or the free one that is to be its.
 func (t *table) locate(hash uint64) (i uint64, found bool) {
 	for i = t.home(hash); ; i++ {

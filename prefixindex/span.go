@@ -41,6 +41,7 @@ func (c *contents) store(s *Span) {
 	if parent != 0 && len(extras) == 0 && s.BlockTokens == c.ix.hasher.blockTokens && c.entries.at(parent).border() {
 		c.ahead = c.ix.hasher.appendChain(c.ahead, BlockHash(c.entries.at(parent).tip()), s.Tokens)
 	}
+	c.fetch(s.Hashes, group)
 	for i, hash := range s.Hashes {
 		from := i * s.BlockTokens
 		tokens := s.Tokens[from : from+s.BlockTokens]
@@ -339,20 +340,49 @@ func (c *contents) tokensOf(n uint32) int {
 	return total
 }
 
-// remove takes one copy of a block away.
-func (c *contents) remove(key nameKey, t Tier) {
+// fetch reads where the names of a span's blocks and their records will be looked for.
+// Memory answers many reads at once; those of the writes that follow would each wait for
+// the write before.
+func (c *contents) fetch(hashes []EngineHash, group uint32) {
+	var sum uint64
+	for _, hash := range hashes {
+		sum += c.names.peek(nameHash(uint64(hash), placeOf(0, kindHandle, group)))
+	}
+	for _, tip := range c.ahead {
+		sum += c.ix.records.peek(uint64(tip))
+	}
+	c.fetched = sum // or the compiler would leave the reads out
+}
+
+// remove takes one copy of each block away. All are found first, for the reason that
+// fetch gives.
+func (c *contents) remove(r *Removal) {
 	st := &c.writer.stats
-	n := c.findName(key.key, key.group)
-	if n == 0 {
-		c.removeParked(key, t)
+	group, ok := c.knownGroup(r.Group)
+	if !ok {
+		st.RemovedUnknown += uint64(len(r.Hashes))
 		return
 	}
-	if t != TierGPU && c.far.n == 0 || *c.copiesOf(n, t) == 0 {
-		st.RemovedUnknown++
-		return
+	c.found = c.found[:0]
+	for _, hash := range r.Hashes {
+		c.found = append(c.found, c.findName(uint64(hash), group))
 	}
-	st.Removed++
-	was := c.credit(n)
-	*c.copiesOf(n, t)--
-	c.recredit(n, was)
+	var sum uint64
+	for _, n := range c.found {
+		sum += c.ix.records.peek(c.entries.at(n).tip())
+	}
+	c.fetched = sum
+	for i, n := range c.found {
+		switch {
+		case n == 0:
+			c.removeParked(nameKey{uint64(r.Hashes[i]), group}, r.Tier)
+		case r.Tier != TierGPU && c.far.n == 0 || *c.copiesOf(n, r.Tier) == 0:
+			st.RemovedUnknown++
+		default:
+			st.Removed++
+			was := c.credit(n)
+			*c.copiesOf(n, r.Tier)--
+			c.recredit(n, was)
+		}
+	}
 }

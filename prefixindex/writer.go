@@ -356,14 +356,7 @@ func (w *Writer) Remove(r *Removal) error {
 		return err
 	}
 	c := w.contents
-	group, ok := c.knownGroup(r.Group)
-	if !ok {
-		w.stats.RemovedUnknown += uint64(len(r.Hashes))
-		return nil
-	}
-	for _, hash := range r.Hashes {
-		c.remove(nameKey{uint64(hash), group}, r.Tier)
-	}
+	c.remove(r)
 	c.trim()
 	return nil
 }

@@ -20,7 +20,7 @@ type speed struct {
 }
 
 var defaultSpeed = speed{
-	prefillRate: 12_000,
+	prefillRate: 14_000,
 	step:        12 * time.Millisecond,
 	perContext:  40 * time.Microsecond,
 	budget:      2_048,
@@ -104,6 +104,9 @@ func (e *engine) begin() {
 		r.computing = max(min(r.left, budget), 0)
 		budget -= r.computing
 		prefill += r.computing
+		if r.computing > 0 && r.computing == r.left {
+			r.seq.Compute() // as in vLLM, who is admitted next may hit what this step computes
+		}
 	}
 	for _, r := range e.running {
 		chunk(r)
@@ -155,8 +158,7 @@ func (e *engine) end() {
 		switch {
 		case r.seq == nil: // preempted in this step
 		case r.left > 0:
-			if r.left -= r.computing; r.left == 0 && r.computing > 0 {
-				r.seq.Compute()
+			if r.left -= r.computing; r.left == 0 {
 				e.sample(r)
 			}
 		case e.room(r):

@@ -44,11 +44,11 @@ func readTrace(name string) ([]traceRequest, error) {
 	return trace, lines.Err()
 }
 
-// mooncake plays 1,200 requests of a trace from a place that the seed chooses, 1.7 times as
+// mooncake plays 1,200 requests of a trace from a place that the seed chooses, 1.3 times as
 // fast as they came.
 func mooncake(trace []traceRequest) func(s *sim) {
 	return func(s *sim) {
-		const n, haste = 1_200, 1.7
+		const n, haste = 1_200, 1.3
 		trace := trace
 		if len(trace) == 0 {
 			trace = s.conversations(n)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/warmroute/warmroute/picker"
 	"github.com/warmroute/warmroute/prefixindex"
@@ -36,7 +37,13 @@ func policies() []policyDef {
 		{Name: "queue", Weight: 2, Scorer: scorer.Queue{Norm: scorer.Relative}},
 		{Name: "memory", Weight: 2, Scorer: scorer.Memory{}},
 	}
-	withCost := append(picker.DefaultScorers(), picker.Weighted{Name: "cost", Weight: 8, Scorer: scorer.Cost{}})
+	noCost := []picker.Weighted{
+		{Name: "prefix", Weight: 4, Scorer: scorer.Prefix{Floor: 512}},
+		{Name: "queue", Weight: 16, Scorer: scorer.Queue{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "memory", Weight: 1, Scorer: scorer.Memory{}},
+		{Name: "load-requests", Weight: 12, Scorer: scorer.LoadRequests{Norm: scorer.ToLeast, Half: 16}},
+		{Name: "load-tokens", Weight: 4, Scorer: scorer.LoadTokens{Norm: scorer.ToLeast}},
+	}
 	return []policyDef{
 		{name: "round-robin", about: "one after the other", make: plain(func(rt *router, _ *rand.Rand) chooser {
 			last := -1
@@ -71,7 +78,7 @@ func policies() []policyDef {
 			make: pick(picker.Options{Scorers: shipped, Select: picker.Select{Band: -1}}),
 		},
 		{
-			name: "3:2:2 routed", about: "the same, with prefixes remembered as they were routed: no events", routed: 31_250,
+			name: "3:2:2 routed", about: "the same, with prefixes remembered as they were routed: no events", routed: 7_812,
 			make: pick(picker.Options{Scorers: shipped, Select: picker.Select{Band: -1}}),
 		},
 		{
@@ -83,10 +90,14 @@ func policies() []policyDef {
 			name: "Dynamo", about: "the least prompt blocks to compute plus blocks that decode", events: true,
 			make: newDynamo,
 		},
+		{
+			name: "no cost", about: "prefix, queue, memory, requests and tokens in flight, weighted 4:16:1:12:4", events: true,
+			make: pick(picker.Options{Scorers: noCost}),
+		},
 		{name: "default", about: "the zero Options of package picker", events: true, make: pick(picker.Options{})},
 		{
-			name: "default+cost", about: "the same and scorer.Cost with weight 8", events: true,
-			make: pick(picker.Options{Scorers: withCost}),
+			name: "default+expect", about: "the same, and what was routed counts as cached until events say so, for 5 s at most",
+			events: true, make: picks(picker.Options{}, true),
 		},
 	}
 }
@@ -261,9 +272,12 @@ type picking struct {
 	call   picker.Call
 	prompt prefixindex.Prompt
 	routed bool
+	expect bool // what was routed counts as held until events say so, or for 5 s
 }
 
-func pick(o picker.Options) func(*router) (policy, error) {
+func pick(o picker.Options) func(*router) (policy, error) { return picks(o, false) }
+
+func picks(o picker.Options, expect bool) func(*router) (policy, error) {
 	return func(rt *router) (policy, error) {
 		o := o
 		o.Index, o.Clock, o.Seed = rt.index, rt.clock, cmp.Or(rt.seed, 1)
@@ -271,7 +285,7 @@ func pick(o picker.Options) func(*router) (policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &picking{rt: rt, picker: pk}
+		p := &picking{rt: rt, picker: pk, expect: expect}
 		p.call.Prompt = &p.prompt
 		p.call.Candidates = make([]scorer.Candidate, len(rt.endpoints))
 		p.routed = rt.index.View(rt.endpoints[0], 0) != prefixindex.ViewLive
@@ -291,6 +305,13 @@ func (p *picking) choose(r *request) int {
 	r.decision = d
 	if p.routed {
 		if err := p.rt.writers[d.Index].Insert(&p.prompt, r.prompt); err != nil {
+			panic(err)
+		}
+	}
+	if p.expect {
+		cached, _ := d.CachedTokens.Get()
+		from := int(cached) / p.rt.index.Hasher().BlockTokens()
+		if err := p.rt.index.Expect(d.Endpoint, 0, &p.prompt, from, 5*time.Second); err != nil {
 			panic(err)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 // slo is what counts as good service.
 var slo = struct{ ttft, perToken time.Duration }{2 * time.Second, 100 * time.Millisecond}
 
+// warmUp is how long caches fill before figures of requests count.
+const warmUp = 10 * time.Second
+
 const binWidth = 5 * time.Second
 
 // result is what one policy made of one scenario.
@@ -24,6 +27,7 @@ type result struct {
 	good        float64   // share of requests within the SLO
 	goodput     float64   // of those, a second
 	gpuHours    float64   // engine hours at work
+	rate        float64   // requests a second, from the first arrival to the last
 	span        time.Duration
 	lostBatches int
 
@@ -37,6 +41,7 @@ type result struct {
 	err             error
 	prompts, cached int
 	kept            int
+	last            float64 // arrival, in seconds
 }
 
 // bin is a few seconds of a run, by arrival.
@@ -67,16 +72,20 @@ func (res *result) sent(s *sim, r *request) {
 }
 
 func (res *result) done(r *request) {
+	b := &res.bins[r.arrived/binWidth]
 	ttft := (r.begun - r.arrived).Seconds()
+	b.prompt += r.prompt
+	b.cached += r.cached
+	b.ttft = append(b.ttft, ttft)
+	res.last = max(res.last, r.arrived.Seconds())
+	if r.arrived < warmUp {
+		return
+	}
 	res.requests++
 	res.ttft = append(res.ttft, ttft)
 	res.e2e = append(res.e2e, (r.ended - r.arrived).Seconds())
 	res.prompts += r.prompt
 	res.cached += r.cached
-	b := &res.bins[r.arrived/binWidth]
-	b.prompt += r.prompt
-	b.cached += r.cached
-	b.ttft = append(b.ttft, ttft)
 	for len(res.stages) <= r.kind {
 		res.stages = append(res.stages, nil)
 	}
@@ -103,10 +112,15 @@ func (res *result) close(s *sim) {
 		most = max(most, e.worked)
 	}
 	res.span = s.now
+	arrivals := 0
+	for i := range res.bins {
+		arrivals += len(res.bins[i].ttft)
+	}
+	res.rate = float64(arrivals) / max(res.last, 1e-9)
 	res.hitRate = float64(res.cached) / float64(max(res.prompts, 1))
 	res.imbalance = float64(most) * float64(len(s.engines)) / float64(max(total, 1))
 	res.good = float64(res.kept) / float64(max(res.requests, 1))
-	res.goodput = float64(res.kept) / res.span.Seconds()
+	res.goodput = float64(res.kept) / (res.span - warmUp).Seconds()
 	res.gpuHours = total.Hours()
 }
 

@@ -19,9 +19,9 @@ func scenarios(trace []traceRequest) []scenario {
 	return []scenario{
 		{"agents", "sessions of 8 turns: a system prompt of 4,000 tokens, one of 24, and all that was said before", agents},
 		{"shared-system-prompt", "60 requests/s: 64 system prompts of 2,000 to 10,000 tokens, the k-th asked for in proportion to 1/k, and a question of 300", shared},
-		{"capacity-73", "150 groups of 5 prompts, 6,000 tokens shared and 1,200 not, in turn; 3 to 60 requests/s in 16 steps of 20 s", capacity73},
+		{"capacity-73", "150 groups of 5 prompts, 6,000 tokens shared and 1,200 not, in turn; 3 to 60 requests/s in 16 steps of 8 s", capacity73},
 		{"burst", "20 requests/s over 32 system prompts; every 15 s 96 at once with one prefix of 8,000 tokens", burst},
-		{"hot-prefix", "30 requests/s over 40 system prompts; for 45 s, 60 more for one of 8,000 tokens", hotPrefix},
+		{"hot-prefix", "30 requests/s over 40 system prompts; for 45 s, 40 more for one of 8,000 tokens", hotPrefix},
 		{"restart", "40 requests/s over 64 system prompts; two engines restart, 20 s apart, and are away for 5 s", restart},
 		{"mooncake", "requests of Mooncake's conversation trace, or of a generator with its proportions", mooncake(trace)},
 	}
@@ -128,7 +128,7 @@ func hotPrefix(s *sim) {
 		s.submit(r)
 	}
 	s.poisson(0, 90*time.Second, 0.5, send)
-	s.poisson(20*time.Second, 65*time.Second, 60, send)
+	s.poisson(20*time.Second, 65*time.Second, 40, send)
 }
 
 func restart(s *sim) {
@@ -142,7 +142,7 @@ func restart(s *sim) {
 var rates73 = []float64{3, 10, 15, 20, 22, 25, 30, 35, 40, 43, 46, 49, 52, 55, 57, 60}
 
 func capacity73(s *sim) {
-	const step = 20 * time.Second
+	const step = 8 * time.Second
 	order := s.rnd.Perm(750)
 	next := 0
 	for k, rate := range rates73 {

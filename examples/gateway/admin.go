@@ -70,13 +70,13 @@ func (g *gateway) own(yield func(metrics.Metric) bool) {
 			return
 		}
 	}
-	if g.file != nil {
+	if g.followed != nil {
 		_ = yield(metrics.Metric{
 			Name: "gateway_endpoints_file_loads_total", Help: "times that the endpoints file was taken",
-			Value: float64(g.file.reads.Load()),
+			Value: float64(g.followed.reads.Load()),
 		}) && yield(metrics.Metric{
 			Name: "gateway_endpoints_file_refused_total", Help: "times that it could not be read or had a mistake",
-			Value: float64(g.file.bad.Load()),
+			Value: float64(g.followed.bad.Load()),
 		})
 	}
 }

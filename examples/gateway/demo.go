@@ -56,7 +56,7 @@ const system = "You are the assistant of a small library. You know every shelf a
 	"recommend a book that is on loan, and you are patient with children, who ask the best questions."
 
 // demoText is what to do with the demo.
-func demoText(address string) string {
+func demoText(address, admin net.Addr) string {
 	return fmt.Sprintf(`
 Three fake engines are behind the gateway. Ask one of them something, twice:
 
@@ -67,5 +67,7 @@ Three fake engines are behind the gateway. Ask one of them something, twice:
 
 The second answer comes from the same engine, sooner, and its usage says how many tokens
 of the prompt were cached. Another question after the same system prompt finds that.
-`, address, system)
+http://%s/debug/ says why.
+
+`, address, system, admin)
 }

@@ -56,7 +56,6 @@ type live struct {
 func (e *engine) run(ctx context.Context) {
 	for said := ""; ; {
 		err := e.follow(ctx)
-		e.live.Store(nil)
 		if err != nil && err.Error() != said {
 			said = err.Error()
 			e.log.Warn("engine is not followed; trying again", "err", err)
@@ -137,8 +136,9 @@ func (e *engine) watch(ctx context.Context, l *live) error {
 	look, ask := time.NewTicker(lookEvery), time.NewTicker(askEvery)
 	defer look.Stop()
 	defer ask.Stop()
-	caughtUp, since := false, time.Now()
-	for e.live.Store(l); ; {
+	e.live.Store(l)
+	defer e.live.Store(nil) // before it leaves
+	for caughtUp, since := false, time.Now(); ; {
 		next := *l
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker/httptransport"
@@ -32,7 +33,8 @@ type fleet struct {
 
 // newFleet returns a fleet without engines, that ends with ctx.
 func newFleet(ctx context.Context, ix *prefixindex.Index, log *slog.Logger) (*fleet, error) {
-	f := &fleet{index: ix, log: log, client: new(http.Client)}
+	direct := &http.Transport{IdleConnTimeout: 4 * time.Second} // no proxy; uvicorn closes connections after 5 s
+	f := &fleet{index: ix, log: log, client: &http.Client{Transport: direct}}
 	f.engines.Store(new([]*engine))
 	var err error
 	if f.replays, err = zmtp.NewLimiter(4); err != nil {

@@ -29,9 +29,9 @@ type gateway struct {
 	picker *picker.Picker
 	view   *debugview.View
 	fleet  *fleet
-	tokens *openaireq.Client
-	file   *endpointsFile // nil: the engines are those of the flags
 
+	followed  *endpointsFile // nil: the engines are those of the flags
+	tokens    *openaireq.Client
 	transport *httptransport.Transport
 
 	stop      context.CancelFunc // of fleet
@@ -41,69 +41,73 @@ type gateway struct {
 }
 
 // newGateway listens and begins to follow the engines; serve serves.
-func newGateway(c config) (g *gateway, err error) {
+func newGateway(c config) (*gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	g = &gateway{config: c, stop: stop}
-	defer func() {
-		if err != nil {
-			g.close()
-		}
-	}()
-	if g.index, err = prefixindex.New(prefixindex.Options{}); err != nil {
+	g := &gateway{config: c, stop: stop}
+	if err := g.build(ctx); err != nil {
+		g.close()
 		return nil, err
-	}
-	if g.ledger, err = picker.NewLedger(picker.LedgerOptions{}); err != nil {
-		return nil, err
-	}
-	if g.view, err = debugview.New(debugview.Options{Sources: g.sources}); err != nil {
-		return nil, err
-	}
-	g.picker, err = picker.New(picker.Options{
-		Index: g.index, Ledger: g.ledger, Observers: []picker.Observer{g.view.Observer("main")},
-		Caps: []picker.Named{{Name: "max in flight", Filter: picker.MaxInFlight(c.maxInFlight)}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if g.fleet, err = newFleet(ctx, g.index, c.log); err != nil {
-		return nil, err
-	}
-	g.tokens, err = openaireq.NewClient(openaireq.ClientOptions{Endpoints: g.fleet.tokenizers, Render: c.render})
-	if err != nil {
-		return nil, err
-	}
-
-	parser, err := openaireq.NewParser(openaireq.Options{Resolve: g.fleet.resolve, MaxBytes: int64(c.maxBody)})
-	if err != nil {
-		return nil, err
-	}
-	g.transport, err = httptransport.New(httptransport.Options{
-		Picker: g.picker, Parser: parser, Tokenizer: g.tokens, Backends: g.fleet.backends, Header: c.header,
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	if err := g.listen(c.listen, g.handler()); err != nil {
-		return nil, err
-	}
-	if err := g.listen(c.admin, g.adminHandler()); err != nil {
-		return nil, err
-	}
-	g.fleet.set(ctx, c.engines)
-	if c.file != "" {
-		g.file = &endpointsFile{path: c.file, set: func(s []spec) { g.fleet.set(ctx, s) }, log: c.log}
-		if err := g.file.look(); err != nil {
-			return nil, err
-		}
-		g.fleet.running.Go(func() { g.file.follow(ctx) })
 	}
 	return g, nil
 }
 
-func (g *gateway) address() string { return g.listeners[0].Addr().String() }
+// build fails half-way where an option is bad or an address is taken.
+func (g *gateway) build(ctx context.Context) (err error) {
+	if g.index, err = prefixindex.New(prefixindex.Options{MaxBytes: int64(g.maxIndex)}); err != nil {
+		return err
+	}
+	if g.ledger, err = picker.NewLedger(picker.LedgerOptions{}); err != nil {
+		return err
+	}
+	if g.view, err = debugview.New(debugview.Options{Sources: g.sources}); err != nil {
+		return err
+	}
+	g.picker, err = picker.New(picker.Options{
+		Index: g.index, Ledger: g.ledger, Observers: []picker.Observer{g.view.Observer("main")},
+		Caps: []picker.Named{{Name: "max in flight", Filter: picker.MaxInFlight(g.maxInFlight)}},
+	})
+	if err != nil {
+		return err
+	}
+	if g.fleet, err = newFleet(ctx, g.index, g.log); err != nil {
+		return err
+	}
+	g.tokens, err = openaireq.NewClient(openaireq.ClientOptions{Endpoints: g.fleet.tokenizers, Render: g.render})
+	if err != nil {
+		return err
+	}
 
-func (g *gateway) listen(address string, h http.Handler) error {
+	parser, err := openaireq.NewParser(openaireq.Options{Resolve: g.fleet.resolve, MaxBytes: int64(g.maxBody)})
+	if err != nil {
+		return err
+	}
+	g.transport, err = httptransport.New(httptransport.Options{
+		Picker: g.picker, Parser: parser, Tokenizer: g.tokens, Backends: g.fleet.backends, Header: g.header,
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := g.open(g.listen, g.handler()); err != nil {
+		return err
+	}
+	if err := g.open(g.admin, g.adminHandler()); err != nil {
+		return err
+	}
+
+	g.fleet.set(ctx, g.engines)
+	if g.file != "" {
+		g.followed = &endpointsFile{path: g.file, set: func(s []spec) { g.fleet.set(ctx, s) }, log: g.log}
+		if err := g.followed.look(); err != nil {
+			return err
+		}
+		g.fleet.running.Go(func() { g.followed.follow(ctx) })
+	}
+	return nil
+}
+
+// open listens, for what serve will serve.
+func (g *gateway) open(address string, h http.Handler) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -133,8 +137,8 @@ func (g *gateway) handler() http.Handler {
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), g.timeout)
 		defer cancel()
-		conn := http.NewResponseController(w)
-		if err := conn.SetReadDeadline(time.Now().Add(g.bodyTimeout)); err == nil {
+		if conn := http.NewResponseController(w); r.ContentLength != 0 {
+			_ = conn.SetReadDeadline(time.Now().Add(g.bodyTimeout)) // HTTP/1 can
 			r.Body = &timedBody{r.Body, conn}
 		}
 		proxy.ServeHTTP(w, r.WithContext(ctx))

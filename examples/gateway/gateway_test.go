@@ -74,6 +74,7 @@ func (e *fakeEngine) spec() spec {
 type running struct {
 	*gateway
 	t         *testing.T
+	address   string
 	terminate context.CancelFunc // SIGTERM
 	served    chan error
 }
@@ -89,7 +90,7 @@ func start(t *testing.T, engines []*fakeEngine, args ...string) *running {
 	g, err := newGateway(c)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{gateway: g, t: t, terminate: cancel, served: make(chan error, 1)}
+	r := &running{gateway: g, address: g.listeners[0].Addr().String(), t: t, terminate: cancel, served: make(chan error, 1)}
 	go func() { r.served <- g.serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -114,7 +115,7 @@ type answer struct {
 }
 
 func (r *running) post(path, body string) answer {
-	resp, err := http.Post("http://"+r.address()+path, "application/json", strings.NewReader(body))
+	resp, err := http.Post("http://"+r.address+path, "application/json", strings.NewReader(body))
 	require.NoError(r.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -160,6 +161,26 @@ func chat(question string) string {
 		{"role": "system", "content": %q}, {"role": "user", "content": %q}]}`, strings.Repeat("You know every book. ", 100), question)
 }
 
+// What cannot be started says why, and leaves nothing behind.
+func TestBadStarts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for _, c := range []struct{ args, err string }{
+		{"-listen " + l.Addr().String(), "address already in use"},
+		{"-listen 127.0.0.1:0 -admin nowhere", "nowhere"},
+		{"-max-index 5", "MaxBytes is 5"},
+		{"-max-body 0", "-max-body is 0; it must be"},
+		{"-timeout -1s", "-timeout is -1s; it must be"},
+		{"-endpoint 10.0.0.7:8000", `url is "10.0.0.7:8000"`},
+		{"-endpoint http://a -endpoints b", "both -endpoints and -endpoint"},
+		{"-endpoints /no/such/file -listen 127.0.0.1:0 -admin 127.0.0.1:0", "no such file"},
+		{"endpoint", `what is "endpoint"`},
+	} {
+		require.ErrorContains(t, run(t.Context(), strings.Fields(c.args)), c.err, c.args)
+	}
+}
+
 // What the demo prints is a request that works, and that finds its prompt cached the
 // second time.
 func TestDemo(t *testing.T) {
@@ -169,9 +190,9 @@ func TestDemo(t *testing.T) {
 	r := start(t, nil)
 	r.fleet.set(t.Context(), specs)
 	r.wait(3)
-	curl := regexp.MustCompile(`(?s)curl -si http://(\S+?)(/\S+) .*? -d '(.*?)'\n`).FindStringSubmatch(demoText(r.address()))
+	curl := regexp.MustCompile(`(?s)curl -si http://(\S+?)(/\S+) .*? -d '(.*?)'\n`).FindStringSubmatch(demoText(r.listeners[0].Addr(), r.listeners[1].Addr()))
 	require.NotNil(t, curl)
-	require.Equal(t, r.address(), curl[1])
+	require.Equal(t, r.address, curl[1])
 	first := r.post(curl[2], curl[3])
 	require.Equal(t, http.StatusOK, first.status, first.body)
 	require.Zero(t, first.cached)
@@ -210,9 +231,9 @@ func TestOperatingNames(t *testing.T) {
 // A request under way when SIGTERM comes gets its whole answer; probes fail at once.
 func TestDrain(t *testing.T) {
 	engine := newEngine(t, enginetest.Options{PrefillTokensPerSecond: 1e6, DecodeStep: 20 * time.Millisecond})
-	r := start(t, []*fakeEngine{engine}, "-drain-delay", "200ms")
+	r := start(t, []*fakeEngine{engine}, "-drain-delay", "1s")
 	body := strings.NewReader(`{"model": "demo", "prompt": "hello", "max_tokens": 50, "stream": true}`)
-	resp, err := http.Post("http://"+r.address()+"/v1/completions", "application/json", body)
+	resp, err := http.Post("http://"+r.address+"/v1/completions", "application/json", body)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	r.terminate()
@@ -229,7 +250,7 @@ func TestDrain(t *testing.T) {
 	require.True(t, bytes.HasSuffix(text, []byte("data: [DONE]\n\n")))
 	require.NoError(t, <-r.served)
 	r.served <- nil
-	_, err = http.Get("http://" + r.address() + "/readyz")
+	_, err = http.Get("http://" + r.address + "/readyz")
 	require.Error(t, err)
 	require.Zero(t, r.ledger.Stats().Open)
 }
@@ -239,7 +260,7 @@ func TestDrainTimeout(t *testing.T) {
 	engine := newEngine(t, enginetest.Options{PrefillTokensPerSecond: 1e6, DecodeStep: time.Second})
 	r := start(t, []*fakeEngine{engine}, "-drain-timeout", "50ms")
 	body := strings.NewReader(`{"model": "demo", "prompt": "hello", "max_tokens": 50, "stream": true}`)
-	resp, err := http.Post("http://"+r.address()+"/v1/completions", "application/json", body)
+	resp, err := http.Post("http://"+r.address+"/v1/completions", "application/json", body)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	r.terminate()
@@ -254,12 +275,12 @@ func TestDrainTimeout(t *testing.T) {
 func TestLimits(t *testing.T) {
 	engine := newEngine(t, enginetest.Options{PrefillTokensPerSecond: 1e6, DecodeStep: 10 * time.Millisecond})
 	r := start(t, []*fakeEngine{engine}, "-max-body", "10000", "-max-header", "8192", "-max-in-flight", "1",
-		"-body-timeout", "200ms", "-timeout", "2s")
+		"-body-timeout", "200ms", "-timeout", "3s")
 
 	a := r.post("/v1/completions", `{"model": "demo", "prompt": "`+strings.Repeat("a", 10_000)+`"}`)
 	require.Equal(t, http.StatusRequestEntityTooLarge, a.status, a.body)
 
-	req, err := http.NewRequest(http.MethodGet, "http://"+r.address()+"/v1/models", http.NoBody)
+	req, err := http.NewRequest(http.MethodGet, "http://"+r.address+"/v1/models", http.NoBody)
 	require.NoError(t, err)
 	req.Header.Set("X-Long", strings.Repeat("a", 20_000))
 	resp, err := http.DefaultClient.Do(req)
@@ -275,14 +296,14 @@ func TestLimits(t *testing.T) {
 			_, err = w.Write([]byte("a"))
 		}
 	}()
-	resp, err = http.Post("http://"+r.address()+"/v1/completions", "application/json", slow)
+	resp, err = http.Post("http://"+r.address+"/v1/completions", "application/json", slow)
 	require.NoError(t, err)
 	resp.Body.Close()
 	require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
 	slow.Close()
 
 	// One stream longer than -body-timeout, and a second request beside it.
-	first, err := http.Post("http://"+r.address()+"/v1/completions", "application/json",
+	first, err := http.Post("http://"+r.address+"/v1/completions", "application/json",
 		strings.NewReader(`{"model": "demo", "prompt": "hello", "max_tokens": 80, "stream": true}`))
 	require.NoError(t, err)
 	defer first.Body.Close()
@@ -292,7 +313,7 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, bytes.HasSuffix(text, []byte("data: [DONE]\n\n")))
 
-	a = r.post("/v1/completions", `{"model": "demo", "prompt": "c", "max_tokens": 400}`)
+	a = r.post("/v1/completions", `{"model": "demo", "prompt": "c", "max_tokens": 600}`)
 	require.Equal(t, http.StatusGatewayTimeout, a.status, a.body)
 
 	r.fleet.set(t.Context(), nil)
@@ -336,7 +357,7 @@ func TestEndpointsFileIsFollowed(t *testing.T) {
 	write(a.spec())
 	r := start(t, nil, "-endpoints", path)
 	r.wait(1)
-	stream, err := http.Post("http://"+r.address()+"/v1/completions", "application/json",
+	stream, err := http.Post("http://"+r.address+"/v1/completions", "application/json",
 		strings.NewReader(`{"model": "demo", "prompt": "hello", "max_tokens": 150, "stream": true}`))
 	require.NoError(t, err)
 	defer stream.Body.Close()
@@ -352,7 +373,7 @@ func TestEndpointsFileIsFollowed(t *testing.T) {
 		return l != nil && l.up && len(l.subs) == 0
 	}, 5*time.Second, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	require.Eventually(t, func() bool { return r.file.bad.Load() == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.followed.bad.Load() == 1 }, 5*time.Second, 10*time.Millisecond)
 	require.Equal(t, b.host, r.post("/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": 1}`).engine)
 	text, err := io.ReadAll(stream.Body)
 	require.NoError(t, err)
@@ -380,7 +401,7 @@ func TestEngineDiesAndComesBack(t *testing.T) {
 		clients.Go(func() {
 			for i := 0; !stop.Load(); i++ {
 				began := time.Now().UnixNano()
-				resp, err := http.Post("http://"+r.address()+"/v1/chat/completions", "application/json",
+				resp, err := http.Post("http://"+r.address+"/v1/chat/completions", "application/json",
 					strings.NewReader(chat(fmt.Sprint("client ", c, " question ", i))))
 				ok := err == nil
 				if ok {
@@ -397,6 +418,7 @@ func TestEngineDiesAndComesBack(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	victim.server.Close()
+	time.Sleep(50 * time.Millisecond) // for idle connections to be seen closed
 	died.Store(time.Now().UnixNano())
 	require.NoError(t, victim.events.Restart(enginetest.RestartOptions{Down: 500 * time.Millisecond}))
 	r.wait(1)

@@ -50,7 +50,7 @@ type config struct {
 	header        string
 
 	maxBody, maxHeader       int
-	maxInFlight              int
+	maxInFlight, maxIndex    int
 	bodyTimeout, timeout     time.Duration
 	drainDelay, drainTimeout time.Duration
 
@@ -70,6 +70,7 @@ func parseFlags(args []string) (c config, demo bool, err error) {
 	flags.IntVar(&c.maxBody, "max-body", 32<<20, "longest request body in `bytes`; 413 beyond")
 	flags.IntVar(&c.maxHeader, "max-header", 64<<10, "longest request header in `bytes`; 431 beyond")
 	flags.IntVar(&c.maxInFlight, "max-in-flight", 512, "`requests` on one engine; 429 when all have as many")
+	flags.IntVar(&c.maxIndex, "max-index", 1<<30, "memory for what engines have cached, in `bytes`; 0: no bound")
 	flags.DurationVar(&c.bodyTimeout, "body-timeout", time.Minute, "for a request's body to arrive")
 	flags.DurationVar(&c.timeout, "timeout", 15*time.Minute, "for a request and its answer")
 	flags.DurationVar(&c.drainDelay, "drain-delay", 5*time.Second,
@@ -92,10 +93,16 @@ func parseFlags(args []string) (c config, demo bool, err error) {
 	}
 	for name, n := range map[string]int{
 		"-max-body": c.maxBody, "-max-header": c.maxHeader, "-max-in-flight": c.maxInFlight,
-		"-body-timeout": int(c.bodyTimeout), "-timeout": int(c.timeout), "-drain-timeout": int(c.drainTimeout),
 	} {
 		if n <= 0 {
-			return c, false, fmt.Errorf("%s must be more than 0", name)
+			return c, false, fmt.Errorf("%s is %d; it must be more than 0", name, n)
+		}
+	}
+	for name, d := range map[string]time.Duration{
+		"-body-timeout": c.bodyTimeout, "-timeout": c.timeout, "-drain-timeout": c.drainTimeout,
+	} {
+		if d <= 0 {
+			return c, false, fmt.Errorf("%s is %v; it must be more than 0", name, d)
 		}
 	}
 	return c, c.file == "" && c.engines == nil, check(c.engines)
@@ -122,7 +129,7 @@ func run(ctx context.Context, args []string) error {
 		for g.fleet.up() < len(c.engines) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
-		fmt.Print(demoText(g.address()))
+		fmt.Print(demoText(g.listeners[0].Addr(), g.listeners[1].Addr()))
 	}
 	return g.serve(ctx)
 }

@@ -80,6 +80,8 @@ func TestGateway(t *testing.T) {
 			"TTFT p50 %.0f ms, p90 %.0f ms, p99 %.0f ms; %v", policy, len(turns), looked, hit, 100*hit/looked, looked-hit,
 			1e3*first[len(first)/2], 1e3*first[len(first)*9/10], 1e3*first[len(first)*99/100], r.lap())
 	}
+	r.report.line("tokenizing added %.1f ms to a request, at most %.1f", 1e3*g.metric("warmroute_tokenizer_spent_seconds_total", "")/
+		g.metric("warmroute_tokenizer_calls_total", ""), 1e3*g.metric("warmroute_tokenizer_longest_seconds", ""))
 	share := computed["gateway"] / computed["round-robin"]
 	r.report.line("the engines computed %.0f %% of the prompt tokens that they did under round-robin", 100*share)
 	require.Less(t, share, 0.8)
@@ -96,15 +98,15 @@ func (g *gatewayProcess) survive(r *run, victim *engine) {
 	victim.kill()
 	killed := unix(time.Now())
 	time.Sleep(5 * time.Second)
-	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim) == 0 }))
+	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim.url) == 0 }))
 	const predicted, reported = "warmroute_calibration_predicted_tokens_total", "warmroute_calibration_reported_tokens_total"
-	before := [2]float64{g.metric(predicted, victim), g.metric(reported, victim)}
+	before := [2]float64{g.metric(predicted, victim.url), g.metric(reported, victim.url)}
 	require.Positive(t, before[0], "nothing was expected of it before")
 
 	victim.start(t)
 	victim.wait(r.ctx, t)
 	serves := unix(time.Now())
-	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim) == 1 }))
+	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim.url) == 1 }))
 	up := unix(time.Now())
 	time.Sleep(15 * time.Second)
 	a.stop()
@@ -126,7 +128,7 @@ func (g *gatewayProcess) survive(r *run, victim *engine) {
 			back++
 		}
 	}
-	after := [2]float64{g.metric(predicted, victim), g.metric(reported, victim)}
+	after := [2]float64{g.metric(predicted, victim.url), g.metric(reported, victim.url)}
 	r.report.line("%s killed under load, of %d requests %d failed, all in flight on it; %d served while it was down; "+
 		"up for the gateway %.1f s after it served again, and then %d served there, of which %.0f tokens were expected "+
 		"to be cached and %.0f were", victim.name, len(turns), failed, down, up-serves, back,
@@ -197,7 +199,7 @@ func startGateway(ctx context.Context, t *testing.T, bin string, engines ...*eng
 	})
 	require.NoError(t, until(ctx, func() bool {
 		for _, e := range engines {
-			if g.metric("gateway_engine_up", e) != 1 {
+			if g.metric("gateway_engine_up", e.url) != 1 {
 				return false
 			}
 		}
@@ -206,8 +208,9 @@ func startGateway(ctx context.Context, t *testing.T, bin string, engines ...*eng
 	return g
 }
 
-// metric returns what the gateway says of an engine; -1 while it says nothing.
-func (g *gatewayProcess) metric(name string, e *engine) float64 {
+// metric returns what the gateway says of an engine's URL, or "" of itself; -1 while it
+// says nothing.
+func (g *gatewayProcess) metric(name, url string) float64 {
 	resp, err := http.Get(g.admin + "/metrics")
 	if err != nil {
 		return -1 // it does not listen yet
@@ -215,7 +218,10 @@ func (g *gatewayProcess) metric(name string, e *engine) float64 {
 	defer resp.Body.Close()
 	page, err := io.ReadAll(resp.Body)
 	require.NoError(g.t, err)
-	return sample(g.t, page, fmt.Sprintf("%s{endpoint=%q}", name, e.url))
+	if url == "" {
+		return sample(g.t, page, name+" ")
+	}
+	return sample(g.t, page, fmt.Sprintf("%s{endpoint=%q}", name, url))
 }
 
 // turn is a line of agents.py.
@@ -247,7 +253,7 @@ func startAgents(ctx context.Context, t *testing.T, args ...string) *agents {
 	out, err := p.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.Start())
-	a := &agents{t: t, stop: func() { in.Close() }, done: make(chan error, 1)}
+	a := &agents{t: t, stop: func() { _ = in.Close() }, done: make(chan error, 1)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var n turn

@@ -71,9 +71,10 @@
 // name: clients that want it in streams set stream_options.include_usage.
 //
 // The outcome given to Decision.Done is OK for a reply read to its end, Refused for 429
-// and 503, Failed for a backend that could not be reached, answered 5xx or broke off, Canceled when the
-// caller's context ended or it closed the body before the end. Other errors that
-// the engine answers, such as 400, are the request's own and say nothing of the engine.
+// and 503, Failed for a backend that could not be reached, answered 5xx or broke off,
+// Canceled when the caller's context ended or it closed the body before the end. Other
+// errors that the engine answers, such as 400, are the request's own and say nothing of
+// the engine.
 //
 // Replies with 101, such as websockets, pass: the body can be written to, and the release
 // is at its Close.
@@ -81,13 +82,15 @@
 // # Limits
 //
 // As for any RoundTripper the reply's body must be closed, or read to its end; until then
-// the request is in flight. What an engine keeps between requests, such as a stored
-// response asked for by its id, is not where the next pick goes. Trailers and informational
-// replies pass.
+// the request is in flight. A data-parallel rank is not addressed: the engine chooses, and
+// Insert and Expect record at the rank that the pick found best. What an engine keeps
+// between requests, such as a stored response asked for by its id, is not where the next
+// pick goes. Trailers and informational replies pass.
 //
 // # Cost and concurrency
 //
 // A Transport is used by any number of goroutines. A request's body is held in memory
-// until its reply begins. Besides tokenizing, it adds the pick, the parse and
-// a copy of the body.
+// until it is sent, and for retries until its reply begins; not while that streams.
+// Besides tokenizing, a prompt of 10,240 ids, 64 backends and a stream of 200 events cost
+// about 0.2 ms in all (BenchmarkRoundTrip), and a copy of the body.
 package httptransport
