@@ -102,7 +102,7 @@ func (r *records) trim() {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
-		if t := s.tab.Load(); len(t.recs) > 1 && float64(t.live) < (loadLeast-0.06)*float64(len(t.recs)) {
+		if t := s.tab.Load(); len(t.recs) > 16 && float64(t.live) < (loadLeast-0.06)*float64(len(t.recs)) {
 			t.want = 0
 			r.rebuild(s, t, 0)
 		}
