@@ -42,10 +42,10 @@ func report(dir string, c config, scs []scenario, pds []policyDef, first uint64,
 			fmt.Sprintf("%s. %d runs of each policy in each scenario, with seeds %d to %d, figures are medians. %d engines, "+
 				"each within %.0f %% of the nominal speed; metrics scraped every %v, events in the index after %v.",
 				machine(), seeds, first, first+uint64(seeds)-1, c.engines, 100*c.spread, c.metricsEvery, c.eventDelay),
-			"Command: `" + commands + "`",
+			"Command: " + commands,
 			"bench/README.md says how to read this and what it does not show.",
 		},
-	}, p90Table(rs, scs, pds)}}
+	}, p90Table(rs, scs, pds), rules(pds)}}
 	shown := slices.DeleteFunc(slices.Clone(pds), func(d policyDef) bool { return !slices.Contains(charted, d.name) })
 	loads, err := loadCharts(c, scs, shown, first, min(seeds, 3))
 	if err != nil {
@@ -106,11 +106,19 @@ func p90Table(rs []row, scs []scenario, pds []policyDef) part {
 		}
 		table = append(table, cells)
 	}
-	text := []string{"90th percentile of the time to first token, and that as a multiple of the best policy's."}
-	for _, pd := range pds {
-		text = append(text, fmt.Sprintf("- %s: %s", pd.name, pd.about))
+	return part{
+		heading: "Time to first token, p90", table: table,
+		text: []string{"90th percentile of the time to first token, and that as a multiple of the best policy's."},
 	}
-	return part{heading: "Time to first token, p90", text: text, table: table}
+}
+
+// rules says what each policy does.
+func rules(pds []policyDef) part {
+	table := [][]string{{"policy", "rule"}}
+	for _, pd := range pds {
+		table = append(table, []string{pd.name, pd.about})
+	}
+	return part{heading: "Policies", table: table}
 }
 
 // loadCharts is TTFT against load.
@@ -123,7 +131,7 @@ func loadCharts(c config, scs []scenario, pds []policyDef, first uint64, seeds i
 		}
 		ch := &chart{
 			title: "Time to first token against load: " + name, log: true,
-			x: "requests a second, on average over the arrivals", y: "TTFT, p90, seconds (log)",
+			x: "arrivals, as a multiple of the scenario's", y: "TTFT, p90, seconds (log)",
 		}
 		for _, load := range []float64{0.4, 0.6, 0.8, 1, 1.2, 1.4} {
 			c := c
@@ -138,7 +146,7 @@ func loadCharts(c config, scs []scenario, pds []policyDef, first uint64, seeds i
 					ch.lines = append(ch.lines, line{name: rs[k].policy, strong: rs[k].policy == "default"})
 				}
 				l := &ch.lines[k]
-				l.x = append(l.x, rs[0].median(func(r *result) float64 { return r.rate }))
+				l.x = append(l.x, load)
 				l.y = append(l.y, rs[k].median(p90))
 			}
 		}
@@ -222,11 +230,8 @@ func (p *page) write(dir string) error {
 		level := 1 + min(i, 1)
 		fmt.Fprintf(&md, "%s %s\n\n", strings.Repeat("#", level), part.heading)
 		fmt.Fprintf(&ht, "<h%d>%s</h%d>\n", level, html.EscapeString(part.heading), level)
-		for k, t := range part.text {
-			md.WriteString(t + "\n")
-			if next := k + 1; next == len(part.text) || !strings.HasPrefix(part.text[next], "- ") {
-				md.WriteString("\n")
-			}
+		for _, t := range part.text {
+			md.WriteString(t + "\n\n")
 			fmt.Fprintf(&ht, "<p>%s</p>\n", html.EscapeString(t))
 		}
 		if part.chart != nil {
