@@ -33,3 +33,12 @@ bench-check: ## Benchmarks against their budgets; fails on a miss
 	echo 'large indexes' >&2; \
 	run large -test.count $(BENCH_COUNT) || { tail -n 20 build/bench-check.txt; exit 1; }
 	@go run ./bench/check -count $(BENCH_COUNT) build/bench-check.txt
+
+REPORT_FLAGS ?=
+
+.PHONY: report
+report: ## Simulate a fleet with all policies: build/report/report.html and .md
+	@mkdir -p build
+	@go build -o build/fleet ./bench/fleet
+	build/fleet -seeds 10 -report build/report $(REPORT_FLAGS)
+	@echo build/report/report.html

@@ -16,7 +16,7 @@ import (
 // small is a scenario of a few seconds.
 func small() scenario {
 	return scenario{name: "small", about: "a small one", begin: func(s *sim) {
-		s.poisson(0, 15*time.Second, 30, s.prompts(16, 300, 50))
+		s.poisson(0, 15*time.Second, 30, s.prompts(16))
 		s.at(12*time.Second, func() { s.restart(0, time.Second) })
 	}}
 }
@@ -26,7 +26,7 @@ func TestRunsAreCompleteAndRepeatable(t *testing.T) {
 	sc := small()
 	for _, pd := range policies() {
 		t.Run(pd.name, func(t *testing.T) {
-			c := defaultConfig
+			c := defaults()
 			c.engines, c.eventLoss = 4, 0.01
 			a, err := run(c, &sc, &pd, 7)
 			require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestRunsAreCompleteAndRepeatable(t *testing.T) {
 // On an idle engine the time to first token is a step's, and the uncached prompt over the
 // prefill rate; each further token is a step.
 func TestEngineTakesTheTimeOfItsModel(t *testing.T) {
-	c := defaultConfig
+	c := defaults()
 	c.engines, c.spread = 1, 0
 	var first, again, long *request
 	sc := scenario{begin: func(s *sim) {
@@ -79,7 +79,7 @@ func TestEngineTakesTheTimeOfItsModel(t *testing.T) {
 // When the cache is too small for all that runs, requests give up their blocks and are
 // answered all the same.
 func TestPreemption(t *testing.T) {
-	c := defaultConfig
+	c := defaults()
 	c.engines, c.speed.tokens = 1, 4_096
 	sc := scenario{begin: func(s *sim) {
 		for range 6 {
@@ -102,7 +102,7 @@ func TestPublishedOrder(t *testing.T) {
 	require.NoError(t, err)
 	pds, err := choose("policy", policies(), "3:2:2,least-request,random,default", func(p *policyDef) string { return p.name })
 	require.NoError(t, err)
-	results, err := compare(defaultConfig, scs, pds, 1, 1)
+	results, err := compare(defaults(), scs, pds, 1, 1)
 	require.NoError(t, err)
 	aware, least, random, ours := p90(results[0]), p90(results[1]), p90(results[2]), p90(results[3])
 	require.Less(t, 57*aware, least)
@@ -120,7 +120,7 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, err)
 	sc := scenario{begin: mooncake(trace)}
 	pds := policies()
-	res, err := run(defaultConfig, &sc, &pds[5], 1)
+	res, err := run(defaults(), &sc, &pds[5], 1)
 	require.NoError(t, err)
 	require.Len(t, res.bins[0].ttft, 2)
 	require.Equal(t, 1_600, res.bins[0].prompt)
@@ -157,7 +157,7 @@ func TestReport(t *testing.T) {
 	sc.name = "restart"
 	pds, err := choose("policy", policies(), "round-robin,default", func(p *policyDef) string { return p.name })
 	require.NoError(t, err)
-	require.NoError(t, report(dir, defaultConfig, []scenario{sc}, pds, 1, 1, "fleet -report "+dir))
+	require.NoError(t, report(dir, defaults(), []scenario{sc}, pds, 1, 1, "fleet -report "+dir))
 	for _, name := range []string{"hit-rate.svg", "index-speed.svg", "index-memory.svg"} {
 		svg, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-// slo is what counts as good service.
-var slo = struct{ ttft, perToken time.Duration }{2 * time.Second, 100 * time.Millisecond}
+// What counts as good service.
+const (
+	sloTTFT     = 2 * time.Second
+	sloPerToken = 100 * time.Millisecond
+)
 
 // warmUp is how long caches fill before figures of requests count.
 const warmUp = 10 * time.Second
@@ -88,7 +91,7 @@ func (res *result) done(r *request) {
 	}
 	res.stages[r.kind] = append(res.stages[r.kind], ttft)
 	tokens := len(r.tokens) - r.prompt
-	if r.begun-r.arrived <= slo.ttft && r.ended-r.begun <= slo.perToken*time.Duration(tokens) {
+	if r.begun-r.arrived <= sloTTFT && r.ended-r.begun <= sloPerToken*time.Duration(tokens) {
 		res.kept++
 	}
 }
