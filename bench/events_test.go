@@ -68,7 +68,7 @@ func ingest(b *testing.B, asArray bool, blocks, held int) {
 	harness.Must(b, err)
 	ep, err := ix.Join("engine-0")
 	harness.Must(b, err)
-	applier, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: ix, Endpoint: ep, Model: harness.Scope.Model})
+	applier, err := kvevents.NewApplier(kvevents.ApplierOptions{Index: ix, Endpoint: ep, Model: harness.Scope().Model})
 	harness.Must(b, err)
 	var d kvevents.Decoder
 	var batch kvevents.Batch

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
+
 	"github.com/warmroute/warmroute/bench/internal/harness"
 )
 

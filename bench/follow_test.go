@@ -64,7 +64,7 @@ func follow(b *testing.B, rate, blocks int) {
 	pprof.Do(ctx, pprof.Labels("side", "subscriber"), func(ctx context.Context) { // and all goroutines from here
 		src, err := zmtp.NewSource(zmtp.SourceOptions{Address: pub.Address()})
 		harness.Must(b, err)
-		sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: ix, Endpoint: ep, Model: harness.Scope.Model, Source: src})
+		sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Index: ix, Endpoint: ep, Model: harness.Scope().Model, Source: src})
 		harness.Must(b, err)
 		go func() {
 			err := sub.Run(ctx)

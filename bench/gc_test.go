@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 )
 
 // BenchmarkGC is the time of a full collection with an index of 5,000,000 blocks in
@@ -13,7 +14,7 @@ import (
 func BenchmarkGC(b *testing.B) {
 	var (
 		index *harness.Warmroute
-		empty harness.Latencies
+		empty latency.Histogram
 	)
 	b.Run("impl=warmroute/blocks=5000000", func(b *testing.B) {
 		large(b)
@@ -26,17 +27,17 @@ func BenchmarkGC(b *testing.B) {
 			harness.Fill(b, index, harness.UpTo(owners), 0, 5_000_000)
 			runtime.GC()
 		}
-		var full harness.Latencies
+		var full latency.Histogram
 		for b.Loop() {
 			collect(&full)
 		}
 		runtime.KeepAlive(index)
-		full.Report(b, "")
-		empty.Report(b, "empty-")
+		harness.Report(b, &full, "")
+		harness.Report(b, &empty, "empty-")
 	})
 }
 
-func collect(l *harness.Latencies) {
+func collect(l *latency.Histogram) {
 	start := time.Now()
 	runtime.GC()
 	l.Record(time.Since(start))

@@ -20,7 +20,7 @@ func BenchmarkHash(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(4 * harness.PromptTokens)
 		for b.Loop() {
-			p.Reset(harness.Scope, c.Tokens)
+			p.Reset(harness.Scope(), c.Tokens)
 			h.Hashes(p)
 		}
 	})

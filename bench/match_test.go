@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
+	"github.com/warmroute/warmroute/bench/internal/trace"
 )
 
 // BenchmarkMatch looks up a prompt of 10,240 tokens. Its hashes are known before,
@@ -14,7 +16,7 @@ import (
 func BenchmarkMatch(b *testing.B) {
 	for _, impl := range implementations {
 		for _, owners := range []int{8, 64, 1024, 4096} {
-			for _, s := range harness.Shapes {
+			for _, s := range harness.Shapes() {
 				name := fmt.Sprintf("impl=%s/owners=%d/shape=%s", impl.name, owners, s.Name)
 				var index harness.Index // kept from one count to the next
 				b.Run(name, func(b *testing.B) {
@@ -62,7 +64,7 @@ func (m *randomMatch) run(b *testing.B) {
 		owners = len(m.index.Writers)
 		c      = harness.NewChain(0, harness.PromptTokens)
 		p      = c.Prompt(m.index.Hasher())
-		times  harness.Latencies
+		times  latency.Histogram
 		chosen uint64
 	)
 	harness.Expect(b, m.index, p, owners, func(owner int) int {
@@ -74,13 +76,13 @@ func (m *randomMatch) run(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		chosen++
-		c.Become(harness.Mix(chosen) % uint64(m.chains))
-		p.Reset(harness.Scope, c.Tokens)
+		c.Become(trace.Mix(chosen) % uint64(m.chains))
+		p.Reset(harness.Scope(), c.Tokens)
 		m.index.Hasher().Hashes(p)
 		start := time.Now()
 		m.index.Lookup(p)
 		times.Record(time.Since(start))
 	}
-	times.Report(b, "")
+	harness.Report(b, &times, "")
 	b.ReportMetric(float64(times.Sum)/float64(times.N), "ns/op") // without the making of prompts
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -57,7 +58,7 @@ func mixedMatch(b *testing.B, rate float64) {
 	go writer.run()
 
 	var (
-		idle, busy harness.Latencies
+		idle, busy latency.Histogram
 		writing    bool
 		busyTime   time.Duration
 		began      = time.Now()
@@ -91,8 +92,8 @@ func mixedMatch(b *testing.B, rate float64) {
 	harness.Must(b, writer.err)
 
 	b.ReportMetric(0, "ns/op") // of idle and busy together, which means nothing
-	idle.Report(b, "idle-")
-	busy.Report(b, "")
+	harness.Report(b, &idle, "idle-")
+	harness.Report(b, &busy, "")
 	if busyTime > 0 {
 		b.ReportMetric(float64(writer.spans*mixedSpan)/busyTime.Seconds(), "writes/s")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warmroute/warmroute/bench/internal/harness"
+	"github.com/warmroute/warmroute/bench/internal/latency"
 	"github.com/warmroute/warmroute/prefixindex"
 )
 
@@ -53,7 +54,7 @@ func newRemoveOwner(b *testing.B) *removeOwner {
 func (r *removeOwner) run(b *testing.B) {
 	const blocks = 500_000
 	var (
-		idle, writes, leaving harness.Latencies
+		idle, writes, leaving latency.Histogram
 		fence, sweep          time.Duration
 		left                  int64
 		n                     float64
@@ -66,7 +67,7 @@ func (r *removeOwner) run(b *testing.B) {
 		r.write(b, blocks/10) // come to rest
 		harness.Heap()        // and collect now, not while somebody looks
 
-		var now atomic.Pointer[harness.Latencies] // where lookups are recorded
+		var now atomic.Pointer[latency.Histogram] // where lookups are recorded
 		now.Store(&idle)
 		ended := make(chan struct{})
 		go func() {
@@ -110,9 +111,9 @@ func (r *removeOwner) run(b *testing.B) {
 	b.ReportMetric(float64(fence)/n, "fence-ns")
 	b.ReportMetric(float64(sweep)/n, "sweep-ns")
 	b.ReportMetric(float64(left)/n/blocks, "left-B/block")
-	idle.Report(b, "idle-")
-	writes.Report(b, "writes-")
-	leaving.Report(b, "")
+	harness.Report(b, &idle, "idle-")
+	harness.Report(b, &writes, "writes-")
+	harness.Report(b, &leaving, "")
 }
 
 // write stores and removes that many blocks, half and half, and leaves nothing.

@@ -44,7 +44,7 @@ func (r *reference) Hasher() prefixindex.Hasher { return r.h }
 func (r *reference) Store(owner int, c *harness.Chain, from, to int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	hash := r.h.Root(harness.Scope)
+	hash := r.h.Root(harness.Scope())
 	if from > 0 {
 		hash = r.names[owner][harness.EngineHash(owner, c, from-1)]
 	}

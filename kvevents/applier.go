@@ -72,12 +72,14 @@ type Applier struct {
 
 // owner is the cache of one rank.
 type owner struct {
-	rank   int
-	w      *prefixindex.Writer
-	lost   bool              // another feeder has opened an epoch of this rank, which is not the stream's own
-	past   prefixindex.Stats // of the epochs before w's
-	groups groups
-	tails  map[handle][]string // bare strings that blocks listed
+	rank      int
+	w         *prefixindex.Writer
+	lost      bool              // another feeder has opened an epoch of this rank, which is not the stream's own
+	emptied   bool              // since it was asked last
+	emptiedAt uint64            // the last time; see Applier.emptied
+	past      prefixindex.Stats // of the epochs before w's
+	groups    groups
+	tails     map[handle][]string // bare strings that blocks listed
 
 	told    bool // an event has said what its blocks depend on besides tokens
 	offsets bool // an item came with its offset
@@ -253,6 +255,7 @@ func (a *Applier) apply(o *owner, b *Batch) (err error) {
 			err = a.removed(o, e)
 		case Cleared:
 			if err = o.w.Clear(); err == nil {
+				o.emptied = true
 				a.stats.Cleared++
 				clear(o.tails)
 			}
@@ -262,6 +265,21 @@ func (a *Applier) apply(o *owner, b *Batch) (err error) {
 		}
 	}
 	return nil
+}
+
+// emptied takes note of the owners that the at-th batch has emptied, and returns since
+// which one all have been.
+func (a *Applier) emptied(at uint64) (since uint64) {
+	since = at
+	for _, o := range a.owners {
+		if o.emptied {
+			o.emptied, o.emptiedAt = false, at
+		}
+		if !o.lost {
+			since = min(since, o.emptiedAt)
+		}
+	}
+	return since
 }
 
 // where returns where the copies of an event are, and false, counted, if they are

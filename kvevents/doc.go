@@ -38,10 +38,18 @@
 // Subscriber begins with all that the engine still has.
 //
 // How far the picture can be trusted is the view of the owners: never heard of; live;
-// resyncing while numbers are being fetched; gap when some were lost for good, or
-// when no replay showed that the engine is still the same after its connection was lost,
-// until the engine restarts or says that its cache is empty; stale after a silence, where
+// resyncing while numbers are being fetched; gap as below; stale after a silence, where
 // StreamOptions.StaleAfter asks for that, and when nobody listens any more.
+//
+// The view is gap when numbers were lost for good, when an event or a payload was
+// malformed, or when replays failed that were to show that the engine is still the same
+// after its connection was lost. It stays so until there is nothing left to be wrong about:
+// the engine restarts, says that its cache is empty (of several ranks in one stream: all of
+// those named so far), or the host says so, by [Subscriber.Reset]. A host that wants the
+// view back may have the engine empty its cache. Where there is no replay at all, the view
+// is gap from the loss of a connection to the next frame. If that goes on at the very
+// number, the engine passes for the same: an engine that restarted and was first heard
+// exactly there cannot be told.
 //
 // # Ranks
 //

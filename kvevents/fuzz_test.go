@@ -147,7 +147,7 @@ func FuzzStream(f *testing.F) {
 		if len(ops) > 1<<9 {
 			return
 		}
-		m := newModel(t, kvevents.StreamOptions{HeldFrames: 8, Loss: kvevents.Loss(len(ops) % 2)})
+		m := newModel(t, kvevents.StreamOptions{Replay: true, HeldFrames: 8, Loss: kvevents.Loss(len(ops) % 2)})
 		next := func() byte { // the next byte of the input; 0 if there is none left
 			if len(ops) == 0 {
 				return 0

@@ -19,13 +19,10 @@ type held struct {
 	bytes  int      // of payloads
 }
 
-// add keeps f, unless its number is there already, and returns for how many frames,
+// add keeps f, whose number must not be there already, and returns for how many frames,
 // f or higher ones, there was no room. O(1) for a number above all, as live ones are;
 // others move the numbers above them.
 func (h *held) add(f numbered) (dropped uint64) {
-	if _, ok := h.frames[f.Seq]; ok {
-		return 0
-	}
 	for len(h.frames) >= h.maxFrames || len(f.Payload) > h.maxBytes-h.bytes {
 		dropped++
 		last := len(h.order) - 1
@@ -57,6 +54,13 @@ func (h *held) lowest() (uint64, bool) {
 		return 0, false
 	}
 	return h.order[0], true
+}
+
+// reaches reports whether each number from first up to end, exclusive, is there. There
+// must be none from end on.
+func (h *held) reaches(first, end uint64) bool {
+	i, ok := slices.BinarySearch(h.order, first)
+	return ok && uint64(len(h.order)-i) == end-first
 }
 
 // take removes the frame of the lowest number. There must be one.

@@ -153,23 +153,22 @@ func (q *queue) take() (arrival, bool) {
 	return a, true
 }
 
-// discard drops all frames, keeps errors, and returns how many frames there were.
-func (q *queue) discard() int {
+// frames takes all frames, and leaves errors.
+func (q *queue) frames() (frames []Frame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
 	kept := q.list[:0]
 	for _, a := range q.list[q.head:] {
 		if a.err != nil {
 			kept = append(kept, a)
 		} else {
-			n++
+			frames = append(frames, a.frame)
 		}
 	}
 	clear(q.list[len(kept):])
 	q.list, q.head, q.bytes = kept, 0, 0
 	signal(q.space)
-	return n
+	return frames
 }
 
 // drop forgets frames and errors.

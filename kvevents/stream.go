@@ -20,7 +20,8 @@ const (
 	// announced again, or the engine restarts or empties its cache.
 	LossKeep Loss = iota
 
-	// LossClear begins a new epoch, empty: nothing is credited that may be gone.
+	// LossClear begins a new epoch, empty: what was announced before the loss, and may be
+	// gone, is credited no more.
 	LossClear
 )
 
@@ -155,6 +156,7 @@ type Stream struct {
 	unsure   bool              // there were too many for ahead
 	open     bool              // numbers are missing, or may be, and are being fetched
 	gapped   bool              // some were lost for good
+	unproven bool              // the connection was lost, and no replay can show that the engine is the same
 	queued   uint64            // frames that steps apply, ever
 	handed   uint64            // of them: that Next has returned
 	lostAt   uint64            // queued when the last were lost
@@ -216,6 +218,7 @@ func (s *Stream) Next() (Step, bool) {
 	s.taken++
 	if step.Action == Apply {
 		s.handed++
+		s.stats.Applied++
 	}
 	return step, true
 }
@@ -243,6 +246,7 @@ func (s *Stream) arrived(f Frame, good bool) {
 		s.stats.Invalid++
 		return
 	}
+	s.unproven = false // either its number goes on, or what follows deals with it
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {
 	case s.hasLive && f.Seq == s.live && n.sum == s.liveSum:
@@ -280,16 +284,13 @@ func (s *Stream) arrived(f Frame, good bool) {
 		s.stats.Missing += f.Seq - want
 	}
 	switch {
-	case s.open && good:
-		s.hold(n)
 	case s.open:
+		s.hold(n, good)
 	case f.Seq == s.next && good:
 		s.apply(n)
 	case s.o.Replay:
 		s.open = true
-		if good {
-			s.hold(n)
-		}
+		s.hold(n, good)
 		s.ask()
 	default:
 		s.lose(f.Seq)
@@ -315,8 +316,17 @@ func (s *Stream) hear() {
 	s.heardAt = s.o.Clock()
 }
 
-// hold keeps a frame until those before it are there.
-func (s *Stream) hold(n numbered) { s.stats.Overflowed += s.held.add(n) }
+// hold keeps a frame until those before it are there, unless it is of no use.
+func (s *Stream) hold(n numbered, good bool) {
+	switch _, waits := s.held.frames[n.Seq]; {
+	case !good:
+		s.stats.Garbled++
+	case waits:
+		s.stats.Duplicates++
+	default:
+		s.stats.Overflowed += s.held.add(n)
+	}
+}
 
 // apply hands out the frame that comes next.
 func (s *Stream) apply(n numbered) {
@@ -334,9 +344,7 @@ func (s *Stream) drain() {
 		if !ok || seq > s.next {
 			return
 		}
-		if n := s.held.take(); seq == s.next {
-			s.apply(n)
-		}
+		s.apply(s.held.take())
 	}
 }
 
@@ -365,36 +373,40 @@ func (s *Stream) restart() {
 }
 
 // Reset says that the caller has emptied the cache and begun a new epoch, because the
-// engine's is known to be empty. Frames that are held are dropped, and what came
-// before the next live frame is no longer of interest. It returns how many were
-// dropped.
+// engine's is known to be empty. Frames that wait are dropped, counted as Discarded, and
+// what was missing is no longer of interest: the stream goes on after the last live
+// frame. Where none was heard, and not all that there was is known from a replay, it
+// begins with the next.
 //
-// O(held frames).
-func (s *Stream) Reset() int {
-	dropped := s.held.drop()
-	for ; s.taken < len(s.steps); s.taken++ {
-		if s.steps[s.taken].Action == Apply {
-			dropped++
-		}
-	}
+// O(frames that wait).
+func (s *Stream) Reset() {
+	s.stats.Discarded += uint64(s.held.drop()) + s.queued - s.handed
 	s.handed = s.queued
+	clear(s.steps)
 	s.steps, s.taken = s.steps[:0], 0
 	s.stop()
-	s.open, s.gapped = false, false
-	s.fresh, s.hasLast = true, false
-	s.since, s.end, s.endHere = noNumber, 0, 0
+	if s.fresh = !s.hasLive && (s.open || !s.hasLast); s.fresh {
+		s.hasLast = false
+		clear(s.ahead)
+		s.unsure = false
+	} else if s.hasLive && s.live+1 >= s.next {
+		s.last, s.hasLast = numbered{Frame{Seq: s.live}, s.liveSum}, true
+		s.next = s.live + 1
+	}
+	s.end, s.endHere = 0, 0
+	s.open, s.gapped, s.unproven = false, false, false
 	s.attempts, s.doubts = 0, 0
-	clear(s.ahead)
-	s.unsure = false
-	return dropped
 }
 
 // Emptied says that the frame that Next returned last has emptied the cache: what was
 // lost before it no longer matters. What was lost after it may be known already.
 //
 // O(1).
-func (s *Stream) Emptied() {
-	if s.handed > s.lostAt {
+func (s *Stream) Emptied() { s.emptied(s.handed) }
+
+// emptied is Emptied by the at-th frame that Next returned.
+func (s *Stream) emptied(at uint64) {
+	if at > s.lostAt {
 		s.gapped = false
 	}
 }
@@ -414,7 +426,7 @@ func (s *Stream) View() prefixindex.View {
 		return prefixindex.ViewStale
 	case s.open:
 		return prefixindex.ViewResyncing
-	case s.gapped:
+	case s.gapped || s.unproven:
 		return prefixindex.ViewGap
 	}
 	return prefixindex.ViewLive
@@ -423,24 +435,32 @@ func (s *Stream) View() prefixindex.View {
 // Stats returns counts since the Stream began. O(1).
 func (s *Stream) Stats() StreamStats {
 	st := s.stats
-	st.Held, st.HeldBytes = len(s.held.frames), s.held.bytes
+	st.Held, st.HeldBytes = len(s.held.frames)+int(s.queued-s.handed), s.held.bytes
 	return st
 }
 
-// StreamStats counts what the numbers showed.
+// StreamStats counts what the numbers showed. No frame is unaccounted for:
+//
+//	Frames + Replayed = Applied + Held + Invalid + Duplicates + Garbled +
+//		Overflowed + Dropped + LateReplayed + Discarded
 type StreamStats struct {
 	Held      int // frames that wait now
-	HeldBytes int // of their payloads
+	HeldBytes int // of the payloads of those behind missing ones
 
 	Frames         uint64 // live frames taken
+	Replayed       uint64 // frames of replays taken
+	Applied        uint64 // frames handed out to be applied
 	Invalid        uint64 // frames whose number is none
-	Duplicates     uint64 // frames not applied again
+	Duplicates     uint64 // frames not applied again, and those that overlap to show that the engine is the same
+	Garbled        uint64 // live frames that could not be read, and were asked for again
+	Overflowed     uint64 // frames for which there was no room to wait
+	Dropped        uint64 // frames dropped because the engine had restarted, or may have; the new ones come again
+	LateReplayed   uint64 // frames of replays that had been given up
+	Discarded      uint64 // frames dropped by Reset
 	Gaps           uint64 // places where numbers were missing in live frames, or before the first
 	Missing        uint64 // numbers missing in them
-	Recovered      uint64 // frames that replays brought
+	Recovered      uint64 // of Applied: frames that replays brought and that did not wait
 	Lost           uint64 // numbers given up
-	Dropped        uint64 // held frames dropped because the engine had restarted
-	Overflowed     uint64 // frames for which there was no room to wait
 	Restarts       uint64 // numbers that went backwards
 	HiddenRestarts uint64 // restarts that only a replay gave away
 	Unverified     uint64 // epochs begun because a replay did not reach back to the last frame applied
@@ -449,7 +469,6 @@ type StreamStats struct {
 	ReplaysFailed  uint64 // ended by an error, or by silence
 	ReplaysIdle    uint64 // of those: by silence
 	ReplayHoles    uint64 // replays that left out numbers in their middle
-	LateReplayed   uint64 // frames of replays that had been given up
 	Reconnects     uint64 // connections that were lost and came back
 }
 

@@ -32,6 +32,7 @@ func (s *Stream) stop() {
 //
 // O(payload), for its fingerprint, and O(held frames), a few bytes moved for each.
 func (s *Stream) Replayed(round uint64, f Frame) {
+	s.stats.Replayed++
 	if !s.round.running || round != s.rounds {
 		s.stats.LateReplayed++
 		return
@@ -71,11 +72,20 @@ func (s *Stream) beyond(n numbered) {
 			s.lose(n.Seq)
 		}
 	}
-	if n.Seq > s.next {
-		s.round.higher = true
-		s.hold(n)
-	} else if n.Seq == s.next {
+	switch {
+	case n.Seq < s.next:
+		s.stats.Duplicates++ // it was held
+	case n.Seq == s.next:
 		s.fetched(n)
+	default:
+		s.round.higher = true
+		s.hold(n, true)
+		if n.Seq >= s.since && s.held.reaches(n.Seq, s.end) {
+			// The replay has passed over what is missing, and what follows is here or comes
+			// by itself. Its end may never come.
+			s.step(Step{Action: StopReplay})
+			s.ReplayEnded(s.rounds, nil)
+		}
 	}
 }
 
@@ -83,11 +93,14 @@ func (s *Stream) beyond(n numbered) {
 func (s *Stream) verify(n numbered) {
 	switch {
 	case n.Seq > s.round.from:
+		s.stats.Dropped++
 		s.doubt()
 	case n.sum != s.last.sum:
+		s.stats.Dropped++
 		s.stats.HiddenRestarts++
 		s.renew()
 	default:
+		s.stats.Duplicates++
 		s.round.verify = false
 		s.doubts = 0
 	}
@@ -137,6 +150,7 @@ func (s *Stream) retry(n int) {
 func (s *Stream) fetched(n numbered) {
 	if s.held.other(n) {
 		// What is held was sent in another life than what the engine has now.
+		s.stats.Dropped++
 		s.stats.HiddenRestarts++
 		s.renew()
 		return
@@ -149,6 +163,7 @@ func (s *Stream) fetched(n numbered) {
 		s.apply(n)
 		return
 	}
+	s.stats.Duplicates++
 	s.drain()
 	if s.met() {
 		s.close()
@@ -238,10 +253,10 @@ func (s *Stream) close() bool {
 func (s *Stream) giveUp(works bool) {
 	s.attempts = 0
 	if s.round.verify {
-		// If the engine is another, what was applied before is not in its cache. A later replay
-		// will only show that it is the one of the frames after this.
+		// If the engine is another, what was applied before is not in its cache, nor what waits
+		// from before. A later replay will only show that it is the one of the frames after this.
 		s.stats.Unchecked++
-		s.gapped, s.lostAt = true, s.queued
+		defer func() { s.gapped, s.lostAt = true, s.queued }()
 	}
 	for first := true; ; first = false {
 		m := s.missing()
@@ -261,12 +276,18 @@ func (s *Stream) giveUp(works bool) {
 
 // Reconnected says that the connection was lost and is there again. The engine may
 // have restarted meanwhile, and a number alone would not show it: so what follows
-// waits until a replay has.
+// waits until a replay has. Without replay the view is gap until the next live frame.
+// If its number goes on exactly, the engine passes for the same.
 //
 // O(1).
 func (s *Stream) Reconnected() {
 	s.stats.Reconnects++
-	if !s.o.Replay || !s.open && !s.hasLast {
+	switch {
+	case !s.open && !s.hasLast:
+		return
+	case !s.o.Replay:
+		s.stats.Unchecked++
+		s.unproven = true
 		return
 	}
 	if !s.hasLast {

@@ -68,7 +68,9 @@ func (p *player) play(line string) string {
 		case word == "damaged":
 			p.s.Damaged()
 		case word == "reset":
-			out = append(out, fmt.Sprintf("dropped:%d", p.s.Reset()))
+			before := p.s.Stats().Discarded
+			p.s.Reset()
+			out = append(out, fmt.Sprintf("dropped:%d", p.s.Stats().Discarded-before))
 		case word[0] == '+':
 			d, err := time.ParseDuration(word[1:])
 			require.NoError(p, err)
@@ -82,8 +84,16 @@ func (p *player) play(line string) string {
 			p.s.Live(p.frame(word))
 		}
 		out = p.steps(out)
+		requireBalance(p, p.s.Stats())
 	}
 	return strings.Join(append(out, viewNames[p.s.View()]), " ")
+}
+
+// requireBalance fails if a frame is unaccounted for.
+func requireBalance(t testing.TB, st kvevents.StreamStats) {
+	t.Helper()
+	require.Equal(t, st.Frames+st.Replayed, st.Applied+uint64(st.Held)+st.Invalid+st.Duplicates+st.Garbled+
+		st.Overflowed+st.Dropped+st.LateReplayed+st.Discarded, "%+v", st)
 }
 
 // frame makes the frame of a word such as 5 or 5b.
@@ -154,7 +164,8 @@ func TestStream(t *testing.T) {
 		{"a frame that cannot be read is asked for again", replay, []string{"end 0 1", "replay:0 0 1 live", "g2", "replay:1 resyncing", "3", "resyncing", "r1 r2 r3", "2 3 stop live"}, is{Recovered: 1}},
 		{"a frame that cannot be read, and no later one", replay, []string{"end 0 g1", "replay:0 0 replay:0 resyncing", "r0 r1", "1 resyncing", "end", "live"}, is{Recovered: 1}},
 		{"a frame that cannot be read, among those that wait", replay, []string{"end 0 2 g3 4", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 resyncing", "r3 r4", "3 4 stop live"}, is{Recovered: 2}},
-		{"a frame that cannot be read, the first after a reset", replay, []string{"end 0 reset g1 2", "replay:0 0 dropped:0 1 2 live"}, is{Replays: 1}},
+		{"a frame that cannot be read, the first after a reset", replay, []string{"end 0 reset g1", "replay:0 0 dropped:0 replay:0 resyncing", "r0 r1 end", "1 live"}, is{Garbled: 1}},
+		{"a frame that cannot be read, the first of all after a reset", replay, []string{"reset g1 2", "replay:0 dropped:0 stop 1 2 live"}, is{Replays: 1}},
 		{"a frame that cannot be read, and no replay", plain, []string{"0 g1", "0 1 live"}, is{}},
 		{"history is partial", replay, []string{"r40 r41 end", "replay:0 40 41 gap", "42", "42 gap"}, is{Lost: 40}},
 		{"history is partial and live frames wait", replay, []string{"42", "replay:0 resyncing", "r40 r41 r42", "40 41 42 stop gap"}, is{Lost: 40}},
@@ -163,19 +174,21 @@ func TestStream(t *testing.T) {
 		{"gap", replay, []string{"end 0 1", "replay:0 0 1 live", "4 5", "replay:1 resyncing", "r1 r2 r3", "2 3 resyncing", "r4", "4 5 stop live"}, is{Gaps: 1, Missing: 2, Recovered: 2, Lost: 0}},
 		{"gap, end before the live frame", replay, []string{"end 0 1", "replay:0 0 1 live", "4 5", "replay:1 resyncing", "r1 r2 r3 end", "2 3 4 5 live"}, is{Recovered: 2}},
 		{"a removal waits for the store before it", replay, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "r0 r1 end", "1 2 live"}, is{}},
-		{"older frames than asked for", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r0 r1 r2 r3", "2 3 stop live"}, is{Duplicates: 1}},
-		{"interior hole", replay, []string{"end 0 5", "replay:0 0 replay:0 resyncing", "r0 r1 r3 r4 r5 end", "1 replay:1 resyncing", "r1 r2 r3", "2 3 4 5 stop live"}, is{ReplayHoles: 1, Lost: 0}},
+		{"older frames than asked for", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r0 r1 r2 r3", "2 3 stop live"}, is{Duplicates: 3}},
+		{"interior hole", replay, []string{"end 0 5", "replay:0 0 replay:0 resyncing", "r0 r1 r3", "1 resyncing", "r4", "stop replay:1 resyncing", "old:r5 r1 r2 r3", "2 3 4 5 stop live"}, is{ReplayHoles: 1, LateReplayed: 1}},
+		{"interior hole, and the end is lost before what comes live", replay, []string{"end 0 5", "replay:0 0 replay:0 resyncing", "r0 r1 r3 fail", "1 replay:1 resyncing", "r1 r2 r3 fail", "2 3 replay:3 resyncing", "r3 r4 r5", "4 5 stop live"}, is{ReplayHoles: 1}},
+		{"interior hole, and the engine is not heard live", replay, []string{"r0 r2 r3", "replay:0 0 resyncing", "end", "replay:0 resyncing"}, is{ReplayHoles: 1}},
 		{"permanent hole", replay, []string{
-			"end 0 4", "replay:0 0 replay:0 resyncing", "r0 r1 r3 end", "1 replay:1 resyncing", "r1 r3 end", "replay:1 resyncing",
-			"r1 r3 end", "3 4 gap", "5", "5 gap",
+			"end 0 4", "replay:0 0 replay:0 resyncing", "r0 r1 r3", "1 stop replay:1 resyncing", "r1 r3", "stop replay:1 resyncing",
+			"r1 r3", "stop 3 4 gap", "5", "5 gap",
 		}, is{Lost: 1, ReplayHoles: 3}},
 		{"permanent holes", replay, []string{
-			"end 0 7", "replay:0 0 replay:0 resyncing", "r0 r2 r4 r6 end", "replay:0 resyncing", "r0 r2 r4 r5 end", "2 4 5 6 7 gap",
+			"end 0 7", "replay:0 0 replay:0 resyncing", "r0 r2 r4 r6", "stop replay:0 resyncing", "r0 r2 r4 r5", "stop 2 4 5 6 7 gap",
 		}, is{Lost: 2}},
 		{"permanent hole, and others after what replays reach", replay, []string{
 			"end 0 3 5", "replay:0 0 replay:0 resyncing", "r0 r2 end", "replay:0 resyncing", "r0 r2 end", "2 3 replay:3 resyncing", "r3 r4 r5", "4 5 stop gap",
 		}, is{Lost: 1}},
-		{"permanent hole, clear", replayClear, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "r0 r2 end r0 r2 end", "replay:0 begin 2 gap"}, is{Lost: 1}},
+		{"permanent hole, clear", replayClear, []string{"end 0 2", "replay:0 0 replay:0 resyncing", "r0 r2 r0 r2", "stop replay:0 stop begin 2 gap"}, is{Lost: 1}},
 		{"replay ends early", replay, []string{
 			"end 0 2", "replay:0 0 replay:0 resyncing", "r0 end", "resyncing", "+500ms r0 end", "replay:0 resyncing",
 			"+999ms", "resyncing", "+1ms r0 end", "replay:0 2 gap",
@@ -196,8 +209,8 @@ func TestStream(t *testing.T) {
 		{"restart with replay", replay, []string{"end 0 1", "replay:0 0 1 live", "0b", "begin 0b live"}, is{Restarts: 1}},
 		{"restart heard late", replay, []string{"end 0 1 2", "replay:0 0 1 2 live", "1b", "begin replay:0 resyncing", "r0b r1b", "0b 1b stop live"}, is{Restarts: 1, Lost: 0}},
 		{"restart hidden in a gap", replay, []string{"end 0 1", "replay:0 0 1 live", "3b", "replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b r2b r3b", "0b 1b 2b 3b resyncing", "end", "live"}, is{HiddenRestarts: 1}},
-		{"restart hidden between frames that wait", replay, []string{"end 0 1", "replay:0 0 1 live", "3 9b", "replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r3b r9b end", "0b replay:0 resyncing"}, is{HiddenRestarts: 1, Dropped: 2}},
-		{"restart hidden while nothing was applied", replay, []string{"3 4", "replay:0 resyncing", "r0b r1b r2b", "0b 1b 2b resyncing", "r3b", "stop begin replay:0 resyncing", "r0b r1b r2b r3b r4b end", "0b 1b 2b 3b 4b live"}, is{HiddenRestarts: 1, Dropped: 2}},
+		{"restart hidden between frames that wait", replay, []string{"end 0 1", "replay:0 0 1 live", "3 9b", "replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r3b r9b", "0b stop replay:0 resyncing"}, is{HiddenRestarts: 1, Dropped: 3}},
+		{"restart hidden while nothing was applied", replay, []string{"3 4", "replay:0 resyncing", "r0b r1b r2b", "0b 1b 2b resyncing", "r3b", "stop begin replay:0 resyncing", "r0b r1b r2b r3b r4b end", "0b 1b 2b 3b 4b live"}, is{HiddenRestarts: 1, Dropped: 3}},
 		{"restart while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "0b", "stop begin 0b live", "r2", "live"}, is{Restarts: 1, Dropped: 1, LateReplayed: 1}},
 		{"engine restarted and has less than we", replay, []string{"end 0 1", "replay:0 0 1 live", "5b", "replay:1 resyncing", "end", "replay:1 resyncing", "end", "begin replay:0 resyncing", "r4b r5b end", "4b 5b gap"}, is{Unverified: 1}},
 		{"the last frame applied was lost on the way", replay, []string{"end 0 3", "replay:0 0 replay:0 resyncing", "r1", "stop replay:0 resyncing", "r0 r1 r2 r3", "1 2 3 stop live"}, is{Unverified: 0}},
@@ -217,9 +230,13 @@ func TestStream(t *testing.T) {
 		{"reconnected, the same engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "2", "resyncing", "r1 r2", "2 stop live"}, is{Reconnects: 1}},
 		{"reconnected, another engine", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1b", "stop begin replay:0 resyncing", "r0b r1b end", "0b 1b live", "2b", "2b live"}, is{HiddenRestarts: 1}},
 		{"reconnected while frames wait", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 conn 4b", "stop replay:1 resyncing", "r1b", "stop begin replay:0 resyncing"}, is{HiddenRestarts: 1}},
-		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail", "replay:1 resyncing", "+1s", "replay:1 resyncing", "2", "resyncing", "fail", "2 gap", "emptied", "live"}, is{Unchecked: 1}},
+		{"reconnected, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail", "replay:1 resyncing", "+1s", "replay:1 resyncing", "2", "resyncing", "fail", "2 gap", "emptied", "gap", "3 emptied", "3 live"}, is{Unchecked: 1}},
 		{"reconnected, another engine, and no replay", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "fail +1s fail +1s fail", "replay:1 replay:1 gap", "2b", "2b gap", "4b", "replay:2 resyncing", "r2b r3b r4b", "3b 4b stop gap"}, is{Unchecked: 1}},
-		{"reconnected, without replay", plain, []string{"0 conn 1", "0 1 live"}, is{Reconnects: 1}},
+		{"reconnected, without replay", plain, []string{"conn", "never", "0 1 conn", "0 1 gap", "2", "2 live"}, is{Reconnects: 2, Unchecked: 1}},
+		{"reconnected, without replay, and some were missed", plain, []string{"0 conn 2 3", "0 2 3 gap"}, is{Lost: 1}},
+		{"reconnected, another engine, without replay", plain, []string{"0 1 2 conn", "0 1 2 gap", "0b", "begin 0b live"}, is{Restarts: 1}},
+		{"reconnected, without replay, and emptied", plain, []string{"2 conn", "2 gap", "3 emptied", "3 live"}, is{}},
+		{"reconnected, without replay, and reset", plain, []string{"0 conn reset", "0 dropped:0 live", "1", "1 live"}, is{}},
 
 		{"no room to wait", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 r2", "1 2 3 resyncing", "r3 r4 r5", "4 5 resyncing", "end", "live"}, is{Overflowed: 2, Lost: 0}},
 		{"no room to wait, asked again", tight, []string{"end 0 2 3 4 5", "replay:0 0 replay:0 resyncing", "r0 r1 end", "1 2 3 replay:3 resyncing", "6", "resyncing", "r3 r4 r5 r6", "4 5 6 stop live"}, is{Overflowed: 2, Lost: 0}},
@@ -230,8 +247,17 @@ func TestStream(t *testing.T) {
 		}, is{Lost: 1}},
 		{"no room for bytes", narrow, []string{"10 11", "replay:0 resyncing", "fail +500ms fail", "replay:0 resyncing", "+1s fail", "replay:0 10 gap"}, is{Overflowed: 1}},
 
-		{"reset", plain, []string{"0 1 reset", "0 1 dropped:0 live", "7", "7 live", "9", "9 gap"}, is{Lost: 1}},
-		{"reset while frames wait", replay, []string{"end 0 2 3", "replay:0 0 replay:0 resyncing", "reset", "dropped:2 stop live", "r1", "live", "6 7", "6 7 live", "9", "replay:7 resyncing"}, is{}},
+		{"reset", plain, []string{"0 1 reset", "0 1 dropped:0 live", "2", "2 live", "4", "4 gap"}, is{Lost: 1}},
+		{"reset, and numbers missing after it", plain, []string{"0 1 reset", "0 1 dropped:0 live", "7", "7 gap"}, is{Lost: 5}},
+		{"reset heals a gap", plain, []string{"0 2 reset", "0 2 dropped:0 live"}, is{Lost: 1}},
+		{"reset while frames wait", replay, []string{"end 0 2 3", "replay:0 0 replay:0 resyncing", "reset", "dropped:2 stop live", "r1", "live", "4 5", "4 5 live", "7", "replay:5 resyncing"}, is{Discarded: 2}},
+		{"reset, and numbers missing after it, with replay", replay, []string{"end 0 2 3 reset", "replay:0 0 replay:0 dropped:2 stop live", "6", "replay:3 resyncing", "r3 r4 r5 r6", "4 5 6 stop live"}, is{}},
+		{"reset, then another engine whose numbers go on", replay, []string{"end 0 1 reset conn", "replay:0 0 1 dropped:0 replay:1 resyncing", "2b r1b", "stop begin replay:0 resyncing", "r0b r1b r2b", "0b 1b 2b resyncing", "end", "live"}, is{HiddenRestarts: 1}},
+		{"reset behind what a replay brought", replay, []string{"r0 r1 r2 end 0 reset", "replay:0 0 1 2 dropped:0 live", "1 2 3", "3 live"}, is{Duplicates: 3}},
+		{"reset forgets what only a replay knew of", replay, []string{"end 0 1 conn", "replay:0 0 1 replay:1 resyncing", "r1 r3 reset", "dropped:1 stop live", "g2", "replay:1 resyncing", "r1 r2 end", "2 live"}, is{Garbled: 1}},
+		{"reset behind a frame that was too large to wait", narrow, []string{"1000 fail +500ms fail", "replay:0 replay:0 resyncing", "+1s fail", "replay:0 gap", "reset 1002", "dropped:0 replay:1000 resyncing"}, is{Overflowed: 2, Lost: 1001}},
+		{"reset in the first replay", replay, []string{"r0 r1 reset", "replay:0 0 1 dropped:0 stop live", "5 6", "5 6 live"}, is{}},
+		{"reset after the first replay", replay, []string{"r0 r1 end reset", "replay:0 0 1 dropped:0 live", "1 2", "2 live", "4", "replay:2 resyncing"}, is{Duplicates: 1}},
 		{"reset before anything", replay, []string{"reset", "replay:0 dropped:0 stop never", "8 9", "8 9 live"}, is{Lost: 0}},
 		{"reset, then a restart", replay, []string{"end 0 1 2 reset", "replay:0 0 1 2 dropped:0 live", "1b", "begin replay:0 resyncing"}, is{Restarts: 1}},
 	} {
@@ -263,6 +289,9 @@ func TestStream(t *testing.T) {
 				{"ReplayHoles", c.want.ReplayHoles, got.ReplayHoles},
 				{"LateReplayed", c.want.LateReplayed, got.LateReplayed},
 				{"Reconnects", c.want.Reconnects, got.Reconnects},
+				{"Unchecked", c.want.Unchecked, got.Unchecked},
+				{"Garbled", c.want.Garbled, got.Garbled},
+				{"Discarded", c.want.Discarded, got.Discarded},
 			} {
 				if n.want != 0 {
 					require.Equal(t, n.want, n.got, n.name)
@@ -306,6 +335,9 @@ func TestEmptiedBeforeALoss(t *testing.T) {
 		step, ok := p.s.Next()
 		if !ok {
 			break
+		}
+		if step.Action != kvevents.Apply {
+			continue
 		}
 		applied = append(applied, step.Frame.Seq)
 		if step.Frame.Seq == 3 {

@@ -223,7 +223,6 @@ func (s *Subscriber) arrival(ctx context.Context, running *sync.WaitGroup) (done
 	case !more:
 		return false, false, nil
 	case a.err == nil:
-		s.stats.LastSeq, s.stats.LastFrame = a.frame.Seq, s.o.Clock()
 		s.live(a.frame)
 	case errors.Is(a.err, ErrReconnected):
 		s.log.Info("reconnected")
@@ -284,6 +283,7 @@ func (s *Subscriber) showView() error {
 // live gives the stream a frame that has just arrived. Where it can be replayed, it is
 // decoded at once, since one that is broken must not be applied.
 func (s *Subscriber) live(f Frame) {
+	s.stats.LastSeq, s.stats.LastFrame = f.Seq, s.o.Clock()
 	if s.replays.source == nil || s.decode(f) {
 		s.stream.Live(f)
 	} else {
@@ -299,9 +299,9 @@ func (s *Subscriber) decode(f Frame) bool {
 	}
 	s.decoded = nil
 	if err := s.o.Decoder.Decode(f.Payload, &s.batch); err != nil {
-		s.stats.Unreadable++
-		if bits.OnesCount64(s.stats.Unreadable) == 1 { // the 1st, 2nd, 4th, 8th...
-			s.log.Warn("payload cannot be read", "seq", f.Seq, "so_far", s.stats.Unreadable, "err", err)
+		n := s.stats.Unreadable + s.stream.stats.Garbled + 1
+		if bits.OnesCount64(n) == 1 { // the 1st, 2nd, 4th, 8th...
+			s.log.Warn("payload cannot be read", "seq", f.Seq, "so_far", n, "err", err)
 		}
 		return false
 	}
@@ -313,6 +313,7 @@ func (s *Subscriber) decode(f Frame) bool {
 // malformed may have been a removal: it is a gap.
 func (s *Subscriber) apply(f Frame) error {
 	if !s.decode(f) {
+		s.stats.Unreadable++
 		s.stream.Damaged()
 		return nil
 	}
@@ -324,11 +325,11 @@ func (s *Subscriber) apply(f Frame) error {
 	if err := s.applier.Apply(&s.batch); err != nil {
 		return err
 	}
-	switch {
-	case s.applier.stats.Malformed > malformed:
+	if s.applier.stats.Malformed > malformed {
 		s.stream.Damaged()
-	case s.applier.stats.Cleared > clears && len(s.applier.owners) == 1: // of several ranks, only one is empty
-		s.stream.Emptied()
+	}
+	if s.applier.stats.Cleared > clears {
+		s.stream.emptied(s.applier.emptied(s.stream.handed))
 	}
 	s.stats.Batches++
 	if !s.batch.Time.IsZero() {
@@ -338,18 +339,22 @@ func (s *Subscriber) apply(f Frame) error {
 }
 
 // Reset says that the engine's cache is empty, as the host knows from elsewhere: it
-// was put to sleep, or its weights were replaced. A new epoch begins; frames that
-// were received before and not yet applied are dropped and counted, and a replay is
-// stopped. What the source itself still holds is not known here and will be applied.
+// was put to sleep, or its weights were replaced. A new epoch begins, without the gap that
+// the one before may have had; frames that were received before and not yet applied are
+// dropped and counted, and a replay is stopped. What the source itself still holds is
+// not known here and will be applied.
 // Before Run, Reset empties the owners all the same. After it, Reset empties those that
 // no other feeder has taken over, and they stay ViewStale.
 //
-// O(frames received and not applied). Safe for concurrent use.
+// O(frames received and not applied, decoded). Safe for concurrent use.
 func (s *Subscriber) Reset() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Resets++
-	s.stats.Discarded += uint64(s.queue.discard() + s.stream.Reset())
+	for _, f := range s.queue.frames() {
+		s.live(f) // so that what is missing after it will be noticed
+	}
+	s.stream.Reset()
 	s.replays.stop()
 	if s.ended {
 		s.applier.Clear()
@@ -387,15 +392,16 @@ func (s *Subscriber) Stats() SubscriberStats {
 	return st
 }
 
-// SubscriberStats counts what became of a stream.
+// SubscriberStats counts what became of a stream. Unless Run has ended with an error,
+//
+//	Stream.Applied = Batches + Unreadable
 type SubscriberStats struct {
 	Stream  StreamStats
 	Applier ApplierStats
 
 	Batches      uint64        // payloads decoded and applied
-	Unreadable   uint64        // payloads refused with ErrPayload, those that a replay brought whole after all too
+	Unreadable   uint64        // payloads that could not be decoded, and that no replay brought whole
 	Resets       uint64        // calls of Reset
-	Discarded    uint64        // frames dropped by a Reset
 	Queued       int           // frames that wait to be applied
 	QueueDropped uint64        // frames dropped for want of room in the queue
 	LastSeq      uint64        // number of the last live frame

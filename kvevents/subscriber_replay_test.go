@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -295,7 +296,7 @@ func TestReset(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Zero(t, h.gpu(100))
 		s := h.sub.Stats()
-		require.EqualValues(t, 2, s.Discarded)
+		require.EqualValues(t, 2, s.Stream.Discarded)
 		require.EqualValues(t, 1, s.Resets)
 		e.mu.Lock()
 		require.Zero(t, e.running)
@@ -332,7 +333,10 @@ func TestUnreadablePayloadIsAskedForAgain(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.Equal(t, want, h.gpu(100))
 				require.Equal(t, view, h.view())
-				require.Positive(t, h.sub.Stats().Unreadable)
+				s := h.sub.Stats()
+				require.EqualValues(t, 1, s.Stream.Garbled)
+				require.Equal(t, broken, s.Unreadable == 1)
+				require.Equal(t, s.Stream.Applied, s.Batches+s.Unreadable)
 				h.end()
 			})
 		})
@@ -352,6 +356,44 @@ func TestMalformedEventIsAGap(t *testing.T) {
 		e.send(frame(3, cleared, dict{"type", "BlockRemoved"}))
 		require.Equal(t, prefixindex.ViewGap, h.view())
 		e.send(frame(4, cleared))
+		require.Equal(t, prefixindex.ViewLive, h.view())
+
+		e.send(frame(5, dict{"type", "BlockRemoved"}))
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		require.NoError(t, h.sub.Reset())
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		h.end()
+	})
+}
+
+// What was lost of a relay's stream may have been any rank's: it is over when all of them
+// have been emptied since.
+func TestGapOfSeveralRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine()
+		h := start(t, kvevents.SourceFunc(e.Receive), func(o *kvevents.SubscriberOptions) { o.Ranks = kvevents.RankPayload })
+		ranked := func(seq uint64, rank int, event any) {
+			e.live <- kvevents.Frame{Seq: seq, Payload: batchOf(rank, event)}
+			synctest.Wait()
+		}
+		store := func(seq uint64, rank int) { ranked(seq, rank, stored([]uint64{seq + 1}, nil, count(1, 4), 4)) }
+		store(0, 0)
+		store(1, 1)
+		ranked(2, 0, cleared)
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		store(4, 1)
+		ranked(5, 1, cleared)
+		require.Equal(t, prefixindex.ViewGap, h.view(), "rank 0 was emptied before the loss")
+		ranked(6, 0, cleared)
+		require.Equal(t, prefixindex.ViewLive, h.view())
+		require.Equal(t, prefixindex.ViewLive, h.ix.View(h.ep, 1))
+
+		_, err := h.ix.Writer(h.ep, 1) // another feeder looks after rank 1 from now on
+		require.NoError(t, err)
+		store(7, 1)
+		store(9, 0)
+		require.Equal(t, prefixindex.ViewGap, h.view())
+		ranked(10, 0, cleared)
 		require.Equal(t, prefixindex.ViewLive, h.view())
 		h.end()
 	})
@@ -578,10 +620,17 @@ func TestSubscriberConcurrently(t *testing.T) {
 	e.silent = true
 	h := start(t, e)
 	var all sync.WaitGroup
-	all.Go(func() { e.send(c...) })
+	var sent atomic.Bool
+	all.Go(func() {
+		for _, f := range c {
+			e.send(f)
+			runtime.Gosched()
+		}
+		sent.Store(true)
+	})
 	for range 2 {
 		all.Go(func() {
-			for range 50 {
+			for !sent.Load() {
 				require.NoError(t, h.sub.Reset())
 				h.sub.Stats()
 				h.sub.View()
@@ -592,7 +641,8 @@ func TestSubscriberConcurrently(t *testing.T) {
 	all.Wait()
 	require.Eventually(t, func() bool {
 		s := h.sub.Stats()
-		return s.Batches+s.Discarded+s.Stream.Duplicates == 500
+		return s.Batches+s.Stream.Discarded+s.Stream.Duplicates == 500
 	}, 5*time.Second, time.Millisecond)
+	requireBalance(t, h.sub.Stats().Stream)
 	h.end()
 }

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"math"
 
 	"github.com/warmroute/warmroute/prefixindex"
@@ -16,8 +17,13 @@ type Call struct {
 	Candidates []scorer.Candidate  // read during the pick; order is kept and means nothing
 	Record     *Record             // nil: nothing is recorded
 
-	match prefixindex.Match
-	sheet sheet
+	// Context is the request's, for observers that make spans. The pick does not look at
+	// it: nothing in a pick can wait. May be nil.
+	Context context.Context //nolint:containedctx // lives as long as the pick
+
+	match  prefixindex.Match
+	sheet  sheet
+	record Record // for observers, where the host wants none
 }
 
 // Match returns what the last pick with this call found in the index. It means

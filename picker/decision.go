@@ -20,8 +20,8 @@ type Decision struct {
 
 	// Rank is the data-parallel rank that holds the most of the prompt, for hosts
 	// that can address one; -1 if none holds anything, and no rank is better than
-	// another. So it is no rank to record at as it stands: Index.Insert and Index.Expect
-	// take that to which the request went, which is max(Rank, 0) on an engine with one.
+	// another. Index.Insert and Index.Expect take the rank to which the request went, and
+	// -1 as that of an engine with one.
 	Rank int
 
 	// CachedTokens is how much of the prompt the winner should find in its cache.

@@ -78,7 +78,7 @@ func ExampleDecision() {
 	say("picked")
 	d.FirstToken() // the reply has begun, so the prompt is computed
 	say("first token")
-	if err := ix.Insert(d.Endpoint, max(d.Rank, 0), &prompt, -1); err != nil {
+	if err := ix.Insert(d.Endpoint, d.Rank, &prompt, -1); err != nil {
 		panic(err)
 	}
 	d.Done(picker.Outcome{Result: picker.OK}) // in a defer, so that it comes on every path

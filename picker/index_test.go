@@ -259,6 +259,40 @@ type panicking struct{}
 
 func (panicking) OnPick(picker.PickEvent) { panic("a bug of the host") }
 
+// wanting is an observer that wants records of some picks.
+type wanting struct {
+	want bool
+	seen []*picker.Record
+}
+
+func (w *wanting) WantsRecord() bool         { return w.want }
+func (w *wanting) OnPick(e picker.PickEvent) { w.seen = append(w.seen, e.Call.Record) }
+
+func TestRecordObserver(t *testing.T) {
+	var a, b wanting
+	pk := newPicker(t, picker.Options{Observers: []picker.Observer{&a, &b}})
+	call := picker.Call{Candidates: endpoints(2)}
+	pick := func() (seen *picker.Record) {
+		d, err := pk.Pick(&call)
+		require.NoError(t, err)
+		d.Done(picker.Outcome{})
+		seen = a.seen[len(a.seen)-1]
+		require.Same(t, seen, b.seen[len(b.seen)-1])
+		return seen
+	}
+	require.Nil(t, pick())
+	b.want = true
+	record := pick()
+	require.Equal(t, uint64(2), record.Pick)
+	require.Len(t, record.Candidates, 2)
+	require.Nil(t, call.Record, "the host did not ask")
+	require.Same(t, record, pick(), "its memory is used again")
+	call.Record = new(picker.Record)
+	require.Same(t, call.Record, pick())
+	call.Record, b.want = nil, false
+	require.Nil(t, pick())
+}
+
 // A pick whose observer panics returns no decision, and leaves no load that nobody could
 // release.
 func TestPanickingObserverLeavesNoLoad(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 )
 
 // Observer is told what a picker does, for histograms and traces. It has one method or
-// more of [PickObserver], [DoneObserver] and [ViewObserver]; others will be added.
+// more of [PickObserver], [DoneObserver] and [ViewObserver], and may also be a
+// [RecordObserver]; others will be added.
 //
 // Observers are called on the caller's goroutine, outside any lock, by many goroutines
 // at once. What they take is added to the pick. A picker without observers spends
@@ -26,6 +27,16 @@ type PickEvent struct {
 
 	Prepare time.Duration // looking up the match and reading the candidates
 	Decide  time.Duration // waiting for the lock, and choosing
+}
+
+// RecordObserver is a PickObserver that reads the records of picks, some or all of them,
+// whether or not the host asks for them.
+type RecordObserver interface {
+	PickObserver
+
+	// WantsRecord reports whether to record the pick that begins now. If so, its Call
+	// has a Record when OnPick is called, the host's or one that is reused.
+	WantsRecord() bool
 }
 
 // DoneObserver is told of the first Decision.Done of each pick; where the host counts,
@@ -63,6 +74,7 @@ type ViewEvent struct {
 // observers are sorted by what they want to know.
 type observers struct {
 	pick    []PickObserver
+	record  []RecordObserver
 	ended   []DoneObserver
 	view    []ViewObserver
 	watched []watched // by endpoint slot; guarded by the ledger's lock
@@ -83,6 +95,9 @@ func newObservers(list []Observer) (observers, error) {
 		pick, isPick := one.(PickObserver)
 		ended, isDone := one.(DoneObserver)
 		view, isView := one.(ViewObserver)
+		if record, is := one.(RecordObserver); is {
+			o.record = append(o.record, record)
+		}
 		if isPick {
 			o.pick = append(o.pick, pick)
 		}
@@ -103,6 +118,14 @@ func newObservers(list []Observer) (observers, error) {
 // none reports whether picks have nobody to tell.
 func (o *observers) none() bool { return len(o.pick) == 0 && len(o.view) == 0 }
 
+// wantRecord reports whether anyone wants a record of the pick that begins.
+func (o *observers) wantRecord() (wanted bool) {
+	for _, one := range o.record {
+		wanted = one.WantsRecord() || wanted // each is asked, since it may count
+	}
+	return wanted
+}
+
 func (o *observers) done(e DoneEvent) {
 	for _, one := range o.ended {
 		one.OnDone(e)
@@ -111,6 +134,11 @@ func (o *observers) done(e DoneEvent) {
 
 // observed is the rest of a pick that somebody watches.
 func (p *Picker) observed(c *Call, d *Decision) error {
+	if c.Record == nil && p.observers.wantRecord() {
+		c.Record = &c.record
+		defer func() { c.Record = nil }()
+		p.begin(c.Record, &c.sheet)
+	}
 	prepared := p.clock()
 	err := p.settle(c, d)
 	told := false

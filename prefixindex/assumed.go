@@ -9,8 +9,12 @@ type assumed struct {
 	n              int
 }
 
-// An assumed entry that is in the list has copies 1. The head of a prompt is always
-// more recent than what follows it: the oldest is never the parent of another one.
+// An assumed entry that is in the list has copies 1; one that is not only leads to an
+// expected one. The head of a prompt is always more recent than what follows it: the
+// oldest is never the parent of another one.
+
+func (e *entry) listed() bool   { return e.kind() == kindAssumed && e.copies != 0 }
+func (e *entry) unlisted() bool { return e.kind() == kindAssumed && e.copies == 0 }
 
 func (c *contents) older(n uint32) *uint32 { return &c.entries.at(n).keyLo }
 func (c *contents) newer(n uint32) *uint32 { return &c.entries.at(n).keyHi }
@@ -77,9 +81,12 @@ func (c *contents) assume(root BlockHash, blocks []BlockHash, now time.Time) {
 			parent = own[i-1]
 		}
 		n := c.findKind(uint64(blocks[i]), kindAssumed)
+		if n != 0 && (c.entries.at(n).copies != 0 || c.entries.at(n).parent != parent) {
+			break // in another place: hashes that agree by chance, or a forged snapshot
+		}
 		if n == 0 {
 			depth := c.entries.at(parent).depth() + 1
-			if depth > maxDepth || c.used >= entryMask-1 {
+			if depth > maxDepth || c.used >= maxEntry-1 {
 				break
 			}
 			e := entry{parent: parent, place: placeOf(depth, kindAssumed, 0), flags: flagBorder}

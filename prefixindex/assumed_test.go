@@ -90,3 +90,16 @@ func TestGuessesGoBeforeWhatTheEngineSaid(t *testing.T) {
 	f.holds(16, 16, 16)
 	require.Equal(t, 4, f.w.Stats().Holdings)
 }
+
+func TestRankOfAColdPickIsTheFirst(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	var p prefixindex.Prompt
+	p.Reset(scope, tokens(8))
+	require.NoError(t, f.ix.Insert(f.ep, -1, &p, -1))
+	require.NoError(t, f.ix.Expect(f.ep, -1, &p, 0, time.Second))
+	f.holds(8, 8, 8)
+	require.Equal(t, 1, f.ix.Stats().Owners)
+	require.ErrorIs(t, f.ix.Insert(f.ep, -2, &p, 1), prefixindex.ErrArgument)
+	_, err := f.ix.Writer(f.ep, -1)
+	require.ErrorContains(t, err, "rank is -1")
+}

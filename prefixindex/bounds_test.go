@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,35 +109,141 @@ func TestMemoryIsBoundedAndToldAndReturned(t *testing.T) {
 	runtime.KeepAlive(ix)
 }
 
-// TestWhatIsOnlyReadSurvives stores twice an owner's capacity of other blocks while a
-// prefix is looked up now and then.
+// TestMemoryOfWhatExpiredComesBackWithStats has an owner expire that nothing is written
+// to any more, in part by lookups.
+func TestMemoryOfWhatExpiredComesBackWithStats(t *testing.T) {
+	now := time.Unix(1000, 0)
+	before := heap()
+	ix, err := prefixindex.New(prefixindex.Options{
+		BlockTokens: 4, AssumedTTL: time.Minute, Clock: func() time.Time { return now },
+	})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	var p prefixindex.Prompt
+	var m prefixindex.Match
+	toks := make([]uint32, 4000)
+	for i := range 300 {
+		toks[0] = uint32(i)
+		p.Reset(scope, toks)
+		require.NoError(t, ix.Insert(ep, 0, &p, -1))
+	}
+	peak, told := heap()-before, ix.Stats().Bytes
+	require.InDelta(t, peak, told, 0.05*float64(peak)+128<<10)
+	now = now.Add(time.Minute)
+	for range 10 {
+		ix.Match(&p, &m)
+	}
+	s := ix.Stats()
+	require.Zero(t, s.Blocks)
+	require.Less(t, float64(s.Bytes), 0.05*float64(peak))
+	require.Less(t, float64(heap()-before), 0.05*float64(peak))
+	runtime.KeepAlive(ix)
+}
+
+// TestStoreKeepsNothingOfTheSpan looks for what a large span leaves behind.
+func TestStoreKeepsNothingOfTheSpan(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	store := func() (weak.Pointer[uint32], weak.Pointer[prefixindex.Extra]) {
+		span := &prefixindex.Span{BlockTokens: 6, Scope: scope}
+		for i := range 100_000 {
+			span.Hashes = append(span.Hashes, prefixindex.EngineHash(i+1))
+			span.Tokens = append(span.Tokens, 1, 2, 3, 4, 5, uint32(i))
+			span.Extras = append(span.Extras, prefixindex.Extra{At: 6 * i})
+		}
+		require.NoError(t, f.w.Store(span))
+		return weak.Make(&span.Tokens[0]), weak.Make(&span.Extras[0])
+	}
+	toks, extras := store()
+	grown := heap()
+	require.Nil(t, toks.Value())
+	require.Nil(t, extras.Value())
+	told := f.ix.Stats().Bytes
+	require.NoError(t, f.w.Clear())
+	require.Zero(t, f.ix.Stats().Blocks)
+	require.InDelta(t, grown-heap(), told, 0.1*float64(told))
+}
+
+// TestWhatIsOnlyReadSurvives stores twice their capacity of other blocks in all owners
+// while a prefix is looked up now and then.
 func TestWhatIsOnlyReadSurvives(t *testing.T) {
-	for _, read := range []bool{true, false} {
-		c := &conversation{T: t}
-		ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4, OwnerBlocks: 1000})
+	for _, c := range []struct {
+		owners int
+		read   bool
+	}{{1, true}, {1, false}, {16, true}, {64, true}, {64, false}} {
+		t.Run(fmt.Sprintf("owners=%d/read=%v", c.owners, c.read), func(t *testing.T) {
+			writes := &conversation{T: t}
+			ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4, OwnerBlocks: 1000})
+			require.NoError(t, err)
+			var eps []prefixindex.Endpoint
+			var ws []*prefixindex.Writer
+			for i := range c.owners {
+				ep, err := ix.Join(fmt.Sprint(i))
+				require.NoError(t, err)
+				w, err := ix.Writer(ep, 0)
+				require.NoError(t, err)
+				writes.store(w, 1, 10)
+				eps, ws = append(eps, ep), append(ws, w)
+			}
+			var p prefixindex.Prompt
+			var m prefixindex.Match
+			p.Reset(scope, append([]uint32(nil), writes.span.Tokens...))
+			for id := 2; id < 202; id++ {
+				for _, w := range ws {
+					writes.store(w, id, 10)
+				}
+				if c.read {
+					ix.Match(&p, &m)
+					for _, ep := range eps {
+						require.Equal(t, 40, m.Of(ep).Any, "%q after %d others", ix.Name(ep), id-1)
+					}
+				}
+			}
+			ix.Match(&p, &m)
+			for i, ep := range eps {
+				if !c.read {
+					require.Less(t, m.Of(ep).Any, 20, "what nobody asks for goes")
+				}
+				require.EqualValues(t, 1010, ws[i].Stats().Evicted)
+				require.Equal(t, 1000, ws[i].Stats().Holdings)
+			}
+		})
+	}
+}
+
+// TestOneOwnersReadsCostOthersNothing has an owner of which all is read, what it is about
+// to store too, give up blocks, beside one of which a prefix is read.
+func TestOneOwnersReadsCostOthersNothing(t *testing.T) {
+	writes := &conversation{T: t}
+	ix, err := prefixindex.New(prefixindex.Options{BlockTokens: 4, OwnerBlocks: 100})
+	require.NoError(t, err)
+	var eps [3]prefixindex.Endpoint
+	var ws [3]*prefixindex.Writer
+	for i := range ws {
+		eps[i], err = ix.Join(fmt.Sprint(i))
 		require.NoError(t, err)
-		ep, err := ix.Join("a")
+		ws[i], err = ix.Writer(eps[i], 0)
 		require.NoError(t, err)
-		w, err := ix.Writer(ep, 0)
-		require.NoError(t, err)
-		c.store(w, 1, 10)
+	}
+	look := func(id int) int {
 		var p prefixindex.Prompt
 		var m prefixindex.Match
-		p.Reset(scope, append([]uint32(nil), c.span.Tokens...))
-		for id := 2; id < 202; id++ {
-			c.store(w, id, 10)
-			if read {
-				ix.Match(&p, &m)
-				require.Equal(t, 40, m.Of(ep).Any, "after %d others", id-1)
-			}
-		}
-		ix.Match(&p, &m)
-		if !read {
-			require.Less(t, m.Of(ep).Any, 20, "what nobody asks for goes")
-		}
-		require.EqualValues(t, 1010, w.Stats().Evicted)
-		require.Equal(t, 1000, w.Stats().Holdings)
+		writes.fill(id, 10)
+		p.Reset(scope, writes.span.Tokens)
+		ix.Match(&p, &m) // the first of a Match leaves a mark
+		return m.Of(eps[1]).Any
 	}
+	writes.store(ws[1], 1, 10)
+	for id := 2; id < 202; id++ {
+		require.Equal(t, 40, look(1), "after %d others", id-2)
+		writes.store(ws[2], id, 10)
+		for k := range 12 {
+			look(id - k)
+		}
+		writes.store(ws[0], id, 10)
+		writes.store(ws[1], 1000+id, 10)
+	}
+	require.Equal(t, 40, look(1))
 }
 
 // TestEvictionSparesHeads fills an owner with chains that share a head.

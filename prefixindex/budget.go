@@ -1,6 +1,9 @@
 package prefixindex
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // bytes returns the memory of the index, as far as it grows. O(members/64).
 func (ix *Index) bytes() int64 {
@@ -16,7 +19,7 @@ func (ix *Index) bytes() int64 {
 // grow by a quarter, so that it is a little more or less at any moment.
 const (
 	recordBytes  = 26
-	holdingBytes = 43
+	holdingBytes = 37
 )
 
 // Estimate returns about how many bytes an index needs in which owners hold holdings
@@ -30,59 +33,68 @@ func Estimate(blocks, holdings int) int64 {
 	return int64(unsafe.Sizeof(Index{})) + recordBytes*int64(blocks) + holdingBytes*int64(holdings)
 }
 
-// account brings the index's sum in line with what w needs now. The caller holds w.mu.
-func (w *Writer) account() {
-	now := w.contents.bytes()
-	w.ix.owned.Add(now - w.bytes.Swap(now))
+// account brings the index's sums in line with what w needs and holds now. The caller
+// holds w.mu.
+func (w *Writer) account() { w.accountFor(w.contents.bytes(), int64(w.contents.holdings())) }
+
+func (w *Writer) accountFor(bytes, held int64) {
+	w.ix.owned.Add(bytes - w.bytes.Swap(bytes))
+	w.ix.held.Add(held - w.held.Swap(held))
 }
 
-// enforce keeps the index within Options.MaxBytes after a write: the owner that needs
-// most gives up an eighth of its blocks, until there is some room again. The caller
-// holds no lock.
+// enforce keeps the index within Options.MaxBytes after a write: the owners that need most
+// give up an eighth of what they have, until there is some room again. Where nobody has
+// anything to give up, it tries again once there is that much more. The caller holds no
+// lock.
 func (ix *Index) enforce() {
 	limit := ix.options.MaxBytes
-	if limit == 0 || ix.bytes() <= limit || !ix.enforcing.TryLock() {
+	if limit == 0 || ix.bytes() <= max(limit, ix.stuck.Load()) || !ix.enforcing.TryLock() {
 		return
 	}
 	defer ix.enforcing.Unlock()
 	ix.sweep(-1)
-	for ix.bytes() > limit-limit/32 {
-		var most *Writer
-		for _, page := range ix.roster.Load().members {
-			for i := range page {
-				for _, s := range page[i].seats {
-					if most == nil || s.writer.bytes.Load() > most.bytes.Load() {
-						most = s.writer
-					}
-				}
-			}
+	room := limit / 32
+	var owners []*Writer
+	for s := range ix.roster.Load().seats() {
+		owners = append(owners, s.writer)
+	}
+	for ix.bytes() > limit-room && len(owners) > 0 {
+		most := int64(0)
+		for _, w := range owners {
+			most = max(most, w.bytes.Load())
 		}
-		if most == nil || !most.shed() {
-			return
-		}
+		owners = slices.DeleteFunc(owners, func(w *Writer) bool {
+			return w.bytes.Load() >= most-most/8 && ix.bytes() > limit-room && !w.shed()
+		})
 		ix.records.trim()
+	}
+	ix.stuck.Store(0)
+	if b := ix.bytes(); b > limit {
+		ix.stuck.Store(b + room)
 	}
 }
 
-// shed gives up an eighth of an owner's blocks and the memory that lies idle. It reports
+// shed gives up an eighth of what an owner has, and the memory that lies idle. It reports
 // whether that was anything.
 func (w *Writer) shed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended.Load() {
-		return true // its memory is swept
+		return false // its memory is swept
 	}
 	defer w.account()
 	c := w.contents
-	before, bytes := c.holdings, c.bytes()
-	for target := before - before/8 - 1; c.holdings > target && c.evict(); {
+	before, used, bytes := c.holdings(), c.used, c.bytes()
+	c.dropParked((len(c.orphans.byName) + 7) / 8)
+	for range (len(c.expected.open) + 7) / 8 {
+		c.endExpectation()
 	}
-	w.stats.Evicted += uint64(before - c.holdings)
-	c.trimGhosts()
+	c.forgetTo(max(used-used/8-1, 0))
+	w.stats.Evicted += uint64(max(before-c.holdings(), 0))
 	if c.entries.n > pageLen {
 		c.compact()
 	}
-	return c.holdings < before || c.bytes() < bytes
+	return c.used < used || c.bytes() < bytes
 }
 
 // trim rebuilds the tables that lie idle to a large part.
@@ -90,7 +102,7 @@ func (r *records) trim() {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
-		if t := s.tab.Load(); len(t.recs) > 1 && float64(t.live) < (loadLeast-0.06)*float64(len(t.recs)) {
+		if t := s.tab.Load(); len(t.recs) > 16 && float64(t.live) < (loadLeast-0.06)*float64(len(t.recs)) {
 			t.want = 0
 			r.rebuild(s, t, 0)
 		}

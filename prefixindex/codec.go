@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 )
 
 // encoder collects what is written, so that an owner's lock is not held while out is
@@ -45,7 +46,8 @@ func (e *encoder) extras(x []Extra) {
 	}
 }
 
-// decoder reads it back. After the first error everything reads as zero.
+// decoder reads it back. After the first error everything reads as zero. What is long is
+// read, and allocated, in pieces, so that no length need be believed.
 type decoder struct {
 	in  *bufio.Reader
 	sum hash.Hash64
@@ -102,8 +104,8 @@ func (d *decoder) number64(most uint64) uint64 {
 	return n
 }
 
-func (d *decoder) string(most int) string {
-	n := d.number(most)
+func (d *decoder) string() string {
+	n := d.number(math.MaxInt32)
 	var s []byte
 	for len(s) < n && d.err == nil {
 		chunk := make([]byte, min(n-len(s), 1<<12))
@@ -124,11 +126,11 @@ func (d *decoder) tokens(most int) []uint32 {
 }
 
 func (d *decoder) extras(tokens int) []Extra {
-	n := d.number(1 << 16)
+	n := d.number(math.MaxInt32)
 	var x []Extra
 	for len(x) < n && d.err == nil {
 		x = append(x, Extra{
-			At: d.number(max(tokens-1, 0)), Kind: ExtraKind(d.number(255)), ID: d.string(1 << 16),
+			At: d.number(max(tokens-1, 0)), Kind: ExtraKind(d.number(255)), ID: d.string(),
 		})
 	}
 	return x

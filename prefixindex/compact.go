@@ -23,8 +23,10 @@ func (c *contents) compact() {
 		c.until.extend(next)
 	}
 	c.free = 0
-	c.names.clear(c.names.live)
-	c.tips.clear(c.tips.live)
+	c.names.clear(c.names.live, next)
+	if c.indexed {
+		c.tips.clear(c.tips.live, next)
+	}
 	for n, m := range to {
 		if m == 0 {
 			continue
@@ -33,13 +35,13 @@ func (c *contents) compact() {
 		e := c.entries.at(m)
 		*e = *old.entries.at(n)
 		e.parent = to[e.parent]
-		switch e.kind() {
-		case kindHandle:
-			c.names.put(nameHash(e.key(), e.group()), m)
-		case kindAssumed:
+		switch {
+		case e.named():
+			c.names.put(e.nameHash(), m)
+		case e.kind() == kindAssumed:
 			e.keyLo, e.keyHi = to[e.keyLo], to[e.keyHi]
 		}
-		if e.border() {
+		if e.border() && c.indexed {
 			c.tips.put(e.tip(), m)
 		}
 		if old.far.n > n {
@@ -51,7 +53,7 @@ func (c *contents) compact() {
 		if old.parts.n > n {
 			if x := *old.parts.at(n); x != (part{}) {
 				c.parts.extend(next)
-				x.first, x.next = to[x.first], to[x.next]
+				x.first, x.next, x.prev = to[x.first], to[x.next], to[x.prev]
 				if x.tokens != 0 {
 					c.block = append(c.block[:0], make([]uint32, x.end-x.begin)...)
 					old.tails.read(x.tokens, c.block)
@@ -74,20 +76,19 @@ func (c *contents) compact() {
 		}
 		c.wide[counterOf(id>>32, to[uint32(id)])] = count
 	}
-	c.queue = ghostQueue{}
-	for old.queue.n > 0 {
-		if n := old.queue.pop(); to[n] != 0 {
-			c.queue.push(to[n])
-		}
+	for i := range c.queue.n {
+		at := &c.queue.ring[(c.queue.head+i)%len(c.queue.ring)]
+		*at = to[*at]
 	}
+	c.widen()
 	c.eviction = eviction{}
 	c.assumed.newest, c.assumed.oldest = to[c.assumed.newest], to[c.assumed.oldest]
 	c.expected.renumber(to)
 }
 
-// sparse reports whether most of the entries' memory lies idle.
+// sparse reports whether a third of the entries' memory lies idle.
 func (c *contents) sparse() bool {
-	return c.entries.n > 2*pageLen && uint32(c.used)*3 < c.entries.n
+	return c.entries.n > pageLen && uint32(c.used)*3 < 2*c.entries.n
 }
 
 // mapEntry is about what a map needs for one of its elements of a few words.
@@ -102,7 +103,7 @@ func (c *contents) bytes() int64 {
 	n += c.tails.chunks.capacity() * int(unsafe.Sizeof(tail{}))
 	n += c.until.capacity() * 8
 	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
-		cap(c.chain) + cap(c.block))
+		cap(c.chain) + cap(c.block) + 2*cap(c.ahead))
 	n += mapEntry * (len(c.wide) + 2*len(c.tails.extras))
 	for l := range c.holes {
 		if h := &c.holes[l]; h.known != nil {

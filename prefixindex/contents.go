@@ -1,7 +1,5 @@
 package prefixindex
 
-import "slices"
-
 // contents is what one owner holds from one empty start of its cache to the next, or
 // to Clear. The Writer's lock guards it, except for what readers see: the bits of its
 // slots in the index's records, and its hole lists.
@@ -22,10 +20,12 @@ type tables struct {
 	entries slab[entry]
 	free    uint32 // entries to use again
 	used    int
-	names   lookup            // handles by engine hash
-	tips    lookup            // entries that end a block, by its hash
+	names   lookup            // handles by engine hash, roots by scope
+	tips    lookup            // entries that end a block, by its hash; if indexed
 	wide    map[uint64]uint32 // counters that do not fit into entries
-	aliased bool              // two entries have ended one block at a time
+	indexed bool              // tips was needed once (aliases.go)
+	aliased int               // entries that end a block beside another one, as far as indexed
+	partial int               // entries that end no block
 
 	far   slab[far]   // none until a tier beyond GPU is used
 	parts slab[part]  // none until there is a partial entry
@@ -33,9 +33,9 @@ type tables struct {
 	until slab[int64] // expiry of assumed blocks; none without AssumedTTL
 
 	holes    [levels]holes
-	holdings int // blocks held on any tier
-	handles  int // known engine blocks
-	ghosts   int // of these, without credit
+	held     [levels]int // blocks held, by level, of those with a slot of their own
+	handles  int         // known engine blocks
+	ghosts   int         // of these, without credit
 	queue    ghostQueue
 	groups   []int // the engine's group numbers; entries have the index
 	orphans  orphans
@@ -44,11 +44,14 @@ type tables struct {
 	expected expected
 	locked   *shard // by a lookup that ends a block in it (expire)
 
-	pieces  []piece  // scratch of cut
-	chain   []uint32 // scratch: entries of one handle, first to last
-	block   []uint32 // scratch: tokens of one block
-	extras  []Extra  // scratch: extras of one block
-	spanned []Extra  // scratch: extras of a span, in order
+	pieces  []piece     // scratch of cut
+	ahead   []BlockHash // scratch of store: the blocks of a span, where they are hashed at once
+	found   []uint32    // scratch of remove
+	fetched uint64      // what nobody wants to know
+	chain   []uint32    // scratch: entries of one handle, first to last
+	block   []uint32    // scratch: tokens of one block
+	extras  []Extra     // scratch: extras of one block
+	spanned []Extra     // scratch: extras of a span, in order
 
 	swept   uint32 // entries that sweep is done with
 	counted bool   // of dead contents: what was lost with them is counted
@@ -72,6 +75,9 @@ func (c *contents) top() level {
 	}
 	return l
 }
+
+// holdings is how many blocks are held on any tier.
+func (c *contents) holdings() int { return c.held[c.top()] }
 
 // has reports whether the engine block of entry n has a copy at a level.
 func (c *contents) has(n uint32, l level) bool {
@@ -103,6 +109,12 @@ func (c *contents) has(n uint32, l level) bool {
 // credit returns the levels at which an engine block has a copy, as a bit each.
 func (c *contents) credit(n uint32) uint8 {
 	var mask uint8
+	if c.slots[levelGPU] == c.slots[levelAny] { // most owners use one tier
+		if c.has(n, levelGPU) {
+			mask = 1
+		}
+		return mask
+	}
 	for l := range levels {
 		if c.distinct(l) && c.has(n, l) {
 			mask |= 1 << l
@@ -127,9 +139,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 			c.ghosts++
 			c.enqueue(n)
 		}
-	}
-	if is&^was != 0 && len(c.expected.open) > 0 && e.kind() == kindHandle {
-		defer c.confirmAll(n)
 	}
 	if !c.entries.at(e.parent).isInner() { // one piece
 		for l := range levels {
@@ -163,15 +172,6 @@ func (c *contents) recredit(n uint32, was uint8) {
 					c.drain(chain[i], l)
 				}
 			}
-		}
-	}
-}
-
-// confirmAll confirms the blocks that end in a handle.
-func (c *contents) confirmAll(n uint32) {
-	for _, p := range slices.Clone(c.piecesOf(n)) {
-		if e := c.entries.at(p); e.border() && e.full(levelGPU) {
-			c.confirm(e.tip())
 		}
 	}
 }
@@ -214,20 +214,31 @@ func (c *contents) fill(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), 1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
-		return
+	if !c.indexed && c.meetsAlias(n, parent, l) {
+		c.index()
 	}
+	if c.aliased == 0 || !c.aliasFull(n, e.tip(), l) {
+		c.show(e, parent, l)
+	}
+	if l == levelGPU && len(c.expected.open) > 0 && (e.kind() == kindHandle || e.isInner()) {
+		c.confirm(e.tip())
+	}
+}
+
+// show lets readers see the block that e ends, after that of parent.
+func (c *contents) show(e *entry, parent uint32, l level) {
 	if !c.holds(parent, l) {
 		above := c.entries.at(parent)
 		c.addHole(l, above.tip(), above.depth()-1)
 	}
 	yield("before a bit is set")
-	c.ix.records.set(e.tip(), c.slots[l])
+	if !c.ix.records.set(e.tip(), c.slots[l]) && !c.indexed {
+		c.index() // an alias holds it
+		return
+	}
 	yield("bit set")
 	c.dropHole(l, e.tip())
-	if l == c.top() {
-		c.holdings++
-	}
+	c.held[l]++
 }
 
 // drain is the opposite of fill.
@@ -244,7 +255,7 @@ func (c *contents) drain(n uint32, l level) {
 	}
 	parent := c.above(e)
 	c.count(c.heldCounter(parent, l), counterOf(uint64(l), parent), -1)
-	if c.aliased && c.aliasFull(n, e.tip(), l) {
+	if c.aliased > 0 && c.aliasFull(n, e.tip(), l) {
 		return
 	}
 	hole := c.heldBelow(n, l)
@@ -264,9 +275,7 @@ func (c *contents) drain(n uint32, l level) {
 	if len(c.holes[l].known) > 0 && !c.heldBelow(parent, l) {
 		c.dropHole(l, c.entries.at(parent).tip()) // if it was one
 	}
-	if l == c.top() {
-		c.holdings--
-	}
+	c.held[l]--
 }
 
 // above returns the entry that ends the block before the one that e ends.
@@ -276,34 +285,6 @@ func (c *contents) above(e *entry) uint32 {
 		n = c.entries.at(n).parent
 	}
 	return n
-}
-
-// aliasFull reports whether another entry than n has the block of a hash full.
-func (c *contents) aliasFull(n uint32, tip uint64, l level) (full bool) {
-	c.aliases(tip, func(m uint32, e *entry) bool {
-		full = m != n && e.full(l)
-		return !full
-	})
-	return full
-}
-
-// holds reports whether the block that entry n ends is held.
-func (c *contents) holds(n uint32, l level) bool {
-	e := c.entries.at(n)
-	return e.full(l) || e.kind() == kindRoot || c.aliased && c.aliasFull(n, e.tip(), l)
-}
-
-// heldBelow reports whether a child of the block that entry n ends is held.
-func (c *contents) heldBelow(n uint32, l level) bool {
-	if !c.aliased {
-		return *c.heldCounter(n, l) != 0
-	}
-	held := false
-	c.aliases(c.entries.at(n).tip(), func(m uint32, _ *entry) bool {
-		held = *c.heldCounter(m, l) != 0
-		return !held
-	})
-	return held
 }
 
 // split gives a level a slot of its own, with what the nearer level's holds: until
@@ -321,6 +302,7 @@ func (c *contents) split(l level) error {
 	for k := l; k < levels && old[k] == old[from]; k++ {
 		c.slots[k] = slot
 	}
+	c.held[l] = c.held[from]
 	c.far.extend(c.entries.n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		e := c.entries.at(n)

@@ -59,10 +59,12 @@
 // of owners. Tokens are hashed as the search needs them. Writes take the lock of
 // their owner; those of different owners run in parallel.
 //
-// A block takes about 26 bytes and each of its holders about 42 more ([Estimate]),
+// A block takes about 26 bytes and each of its holders about 37 more ([Estimate]),
 // without a pointer for the garbage collector to follow. [Options].OwnerBlocks and
 // MaxBytes bound it: leaves go first, heads survive, and so does what lookups go on
-// finding. [Stats] tells the bytes and what was evicted, parked, dropped or refused.
+// finding. There is no Touch, recency is Match's own: each eighth lookup of a Match marks
+// where it ended, and a mark outlives the eviction of half of what all owners hold. [Stats]
+// tells the bytes and what was evicted, forgotten, parked, dropped or refused.
 //
 // # Storage
 //
@@ -72,7 +74,7 @@
 //	256 shards   [ table ][ table ] ...                  | page: live bits,   |
 //	                  |                                  | holes, last hole   |
 //	                  v                                  +--------------------+
-//	records      | hash | set |  keys never move              ^        |
+//	records      | hash | set |  probed linearly              ^        |
 //	                       |                                  |        v
 //	                       +-- up to 3 slots in the word      |   contents of one
 //	spill words  ....[ list | bitmap ]....  more members -----+   owner's epoch
@@ -81,8 +83,8 @@
 //
 //	engine hash -> names \                                    +- parent
 //	                      > entry: hash, parent, depth, copies, flags, counts
-//	block hash  -> tips  /    slab of 28 bytes each; far, parts, until beside it
-//	                          only for owners that need them
+//	block hash  -> tips  /    slab of 28 bytes each; tips, and far, parts, until
+//	                          beside the slab, only for owners that need them
 //
 // The records say, for each block, which slots hold it. A slot is one level (on GPU;
 // on GPU or CPU; on any tier) of one epoch of one owner; an owner that uses one tier
@@ -106,31 +108,73 @@
 //
 // # Why a reader is safe beside a writer
 //
-// Memory. A table's keys stay where they are, and words beyond a record are given to one
-// set once. When a table is full or mostly garbage, a rebuilt copy is published, and the
-// old one stays as it is until the collector finds that no reader has it: no reuse, no
-// generation to check. A record's set is written before its key, a larger set before the
-// word that leads to it, and a member never moves within a set in place. A reader with
-// an old table sees each set as of an instant within its own call.
+// Lookups take no lock. What makes them right is the order in which writers publish and
+// lookups read: whoever comes between two steps finds the state before a change or the
+// one after, or learns that it must look again.
 //
 // Runs. Probes of one search see different instants. While an owner has no holes, blocks
 // come and go at the ends of chains only, and a search sees some run that the owner had.
-// When a hole is made, the writer lists it, counts it, and only then changes the bit, and
-// counts again if the bit was cleared; closing one, it changes the bit and then the list.
-// A reader notes the count, reads the lists, searches, and searches again, for the owners
-// concerned, if a hole was counted since: at most three times, and then gives the least
-// of the results, each of which ended at a block that was held.
+// Of holes it must learn in time:
+//
+//	write, under its owner's lock          lookup
+//	-----------------------------          ------
+//	                                       a  take the roster
+//	1  list the hole about to open         b  note holesMade, and when something is due
+//	2  count it: holesMade, and the        c  probe the first block
+//	   slot's last                         d  read who walks, who has holes, their lists
+//	3  under the shard's lock, set or      e  probe as the search needs
+//	   clear the slot's bit                f  shorten runs to the first hole listed
+//	4  where a hole opened by clearing:    g  if holesMade has moved, search again for
+//	   count it again                         slots whose last is later than noted
+//	5  take a hole that closed off         h  if the roster has moved, drop slots that
+//	   the list                               have been given to others
+//
+//	lookup          write                  what is seen
+//	------          -----                  ------------
+//	d before 1      3 before e ends        a run beyond the hole, but 2 came after b: again
+//	d after 1       3 after f              the run that the write is about to leave
+//	e before 3      4, then a store that   a walk may pass where the block was and go on to
+//	                lengthens the chain    what is new, but 4 came after b: again
+//	d before 5      3 before e             the run that the write has just made longer
+//
+// So an answer is a run that the slot had at some instant of the writes that overlap the
+// lookup. Where holes are made on and on, g gives up after three times with the least of
+// the results, each of which ended at a block that was held. With too many holes to list,
+// the writer first says that the slot is to be walked; later it completes and announces
+// the list before it calls that off. A lookup reads in the opposite order.
+//
+// Memory. Only the holder of a shard's lock writes its table, and whoever reads may be
+// behind by any time:
+//
+//	write                                  what is seen
+//	-----                                  ------------
+//	record: the set, then the key          the block with its set, or no block
+//	member: one word; nobody moves from    everybody who stays
+//	one word of a set to another
+//	larger set: its words, then the word   the old words, as they were when they were left:
+//	that leads to it                       none is given out twice
+//	last member gone: records behind       what is read stands if the count has not moved
+//	move up, each in both places until     meanwhile; after 16 tries a block counts as
+//	the move is counted                    not held
+//	table full: a copy, published whole    the old table, as of an instant of the lookup;
+//	                                       the collector frees it after the last reader
 //
 // Epochs. Who is a member and what each slot stands for is an immutable roster, changed
-// by publishing another. A lookup takes one; a slot that stands for something else in the
-// roster at its end is dropped from the result. A Match keeps its roster, so that it can
-// be read at leisure.
+// by publishing another. An epoch ends in the order: its Writer is told, under the lock
+// that each of its writes takes; a roster without its slots is published, and Leave or
+// Writer returns; its bits are swept out of the records, its hole lists emptied; the slots
+// are free. A lookup that began before may see some of the bits, or those of the slot's
+// next owner, which h drops. A Match keeps its roster, so that it can be read at leisure.
+//
+// What expires. A writer makes the time at which something is due earlier before it
+// stores what will expire. A lookup notes that time before it looks: another that sweeps
+// in between makes it later.
 //
 // # Files
 //
 // hasher, prompt: hashes. index, members, roster: who is there. shard, ownerset: records.
 // search, match, holes, recency: lookups. writer, span, orphans, sweep: writes.
-// contents, entry, parts, lookup, slab: one owner's tables. ghosts, evict, budget,
+// contents, entry, aliases, parts, lookup, slab: one owner's tables. ghosts, evict, budget,
 // compact: bounds. assumed, expect, due: what expires. snapshot, codec: files.
 //
 // # Limits

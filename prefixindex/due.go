@@ -8,14 +8,14 @@ import (
 // never is when nothing is due.
 const never = math.MaxInt64
 
-// lookupEnds is the most blocks that a lookup ends of one owner, and the most that a
-// lookup's caller pays for others: well below a millisecond.
+// lookupEnds is the most blocks that a lookup ends, and so the most that its caller pays
+// for others: well below a millisecond.
 const lookupEnds = 1024
 
 // What has expired is swept by the next write of its owner, by Stats, and by a lookup
 // that begins after: an owner that is only read would be credited for ever otherwise.
 // A lookup waits for nobody. It sweeps where the owner's lock and the shard's are free,
-// up to lookupEnds blocks; an owner of which blocks of Insert are overdue even then, for
+// up to lookupEnds blocks in all; an owner of which blocks of Insert are overdue even then, for
 // want of a lock or of time, is left out of its result.
 //
 // nextDue is never later than the earliest Writer.due: a writer makes it earlier before
@@ -30,9 +30,9 @@ func (c *contents) expire(now time.Time) {
 	c.due()
 }
 
-// expireFree is expire for a lookup.
-func (c *contents) expireFree(at int64) {
-	for range lookupEnds {
+// expireFree is expire for a lookup, of most blocks, and returns how many those were.
+func (c *contents) expireFree(at int64, most int) (ended int) {
+	for ; ended < most; ended++ {
 		n := c.overdue(at)
 		if n == 0 {
 			break
@@ -47,6 +47,7 @@ func (c *contents) expireFree(at int64) {
 		s.mu.Unlock()
 	}
 	c.due()
+	return ended
 }
 
 // overdue returns the entry of a block that has outlived its time, or 0.
@@ -101,14 +102,15 @@ func (c *contents) dueBy(at int64) {
 // expireDue ends what is due, for a lookup that began at at, and takes those owners out
 // of live where it could not.
 func (ix *Index) expireDue(r *roster, at int64, live []uint64) {
+	left := lookupEnds
 	for s := range r.seats() {
 		w := s.writer
 		if w.due.Load() > at {
 			continue
 		}
-		if w.mu.TryLock() {
+		if left > 0 && w.mu.TryLock() {
 			if !w.ended.Load() {
-				w.contents.expireFree(at)
+				left -= w.contents.expireFree(at, left)
 			}
 			w.mu.Unlock()
 		}

@@ -24,7 +24,7 @@ func levelOf(t Tier) level { return min(level(t), levelAny) }
 // of different groups, or an engine's two names for one content. They are aliases;
 // the block is held while one of them is.
 type entry struct {
-	keyLo, keyHi uint32 // engine hash, of a handle; LRU until, of an assumed block
+	keyLo, keyHi uint32 // engine hash, of a handle; scope, of a root; LRU links, of an assumed block
 	tipLo, tipHi uint32 // BlockHash up to the end; of a partial entry, a digest
 	parent       uint32 // or, of a free entry, the next free one
 	place        uint32 // full blocks up to the end, kind, group
@@ -90,63 +90,42 @@ type far struct {
 // apart: the children of partial entries, and the tokens that a child needs to fill
 // the block.
 type part struct {
-	first, next uint32 // children of a partial entry, as a list
-	tokens      uint32 // in tails: those of this piece
-	end         uint16 // tokens of the unfinished block up to the end
-	begin       uint16 // and up to the beginning
+	first      uint32 // child of a partial entry: one of a list
+	next, prev uint32 // others of that list, where this is the child
+	tokens     uint32 // in tails: those of this piece
+	end        uint16 // tokens of the unfinished block up to the end
+	begin      uint16 // and up to the beginning
 }
 
-// names hashes an engine hash: engines may count.
-func nameHash(key uint64, group uint32) uint64 {
-	return avalanche(key + uint64(group)*mixBlock)
-}
+// named reports whether an entry has a name: a handle's engine hash, a root's scope.
+func (e *entry) named() bool { return e.kind() == kindHandle || e.kind() == kindRoot }
+
+// space is where the names of a kind and group are told apart.
+func (e *entry) space() uint32 { return e.place & (1<<depthShift - 1) }
+
+func (e *entry) nameHash() uint64 { return nameHash(e.key(), e.space()) }
+
+// nameHash hashes a name: engines may count.
+func nameHash(key uint64, space uint32) uint64 { return avalanche(key + uint64(space)*mixBlock) }
 
 // findName returns the handle that an engine hash names, or 0.
 func (c *contents) findName(key uint64, group uint32) uint32 {
+	return c.find(key, placeOf(0, kindHandle, group))
+}
+
+// find returns the entry that has a name, or 0.
+func (c *contents) find(key uint64, space uint32) uint32 {
 	if c.names.live == 0 {
 		return 0
 	}
-	i, tag := c.names.home(nameHash(key, group))
+	i, tag := c.names.home(nameHash(key, space))
 	for {
 		n, at := c.names.next(i, tag)
 		if n == 0 {
 			return 0
 		}
-		if e := c.entries.at(n); e.key() == key && e.group() == group {
+		if e := c.entries.at(n); e.key() == key && e.space() == space {
 			return n
-		}
-		i = at + 1
-	}
-}
-
-// findTip returns an entry that ends the block of a hash, or 0.
-func (c *contents) findTip(tip uint64) uint32 {
-	if c.tips.live == 0 {
-		return 0
-	}
-	i, tag := c.tips.home(tip)
-	for {
-		n, at := c.tips.next(i, tag)
-		if n == 0 || c.entries.at(n).tip() == tip {
-			return n
-		}
-		i = at + 1
-	}
-}
-
-// aliases yields all entries that end the block of a hash.
-func (c *contents) aliases(tip uint64, yield func(n uint32, e *entry) bool) {
-	if c.tips.live == 0 {
-		return
-	}
-	i, tag := c.tips.home(tip)
-	for {
-		n, at := c.tips.next(i, tag)
-		if n == 0 {
-			return
-		}
-		if e := c.entries.at(n); e.tip() == tip && !yield(n, e) {
-			return
 		}
 		i = at + 1
 	}
@@ -155,21 +134,23 @@ func (c *contents) aliases(tip uint64, yield func(n uint32, e *entry) bool) {
 // newEntry takes an entry and puts it into the lookups. It returns 0 if their numbers
 // are used up.
 func (c *contents) newEntry(e entry) uint32 {
+	n := c.free
+	if n == 0 {
+		n = max(c.entries.n, 1)
+	}
+	if n > maxEntry {
+		return 0
+	}
 	// Before the entry is there, or a rebuilt lookup would find it in the slab.
-	if e.kind() == kindHandle {
+	if e.named() {
 		c.room(&c.names)
 	}
-	if e.flags&flagBorder != 0 {
+	if e.border() && c.indexed {
 		c.room(&c.tips)
 	}
-	n := c.free
-	if n != 0 {
+	if n == c.free {
 		c.free = c.entries.at(n).parent
 	} else {
-		n = max(c.entries.n, 1)
-		if n > entryMask {
-			return 0
-		}
 		c.entries.extend(n + 1)
 		if c.far.n > 0 {
 			c.far.extend(n + 1)
@@ -186,12 +167,18 @@ func (c *contents) newEntry(e entry) uint32 {
 	if e.parent != 0 {
 		c.count(&c.entries.at(e.parent).known, counterOf(countKnown, e.parent), 1)
 	}
-	if e.kind() == kindHandle {
-		c.names.put(nameHash(e.key(), e.group()), n)
+	if e.named() {
+		c.names.put(e.nameHash(), n)
 	}
 	if e.border() {
-		c.aliased = c.aliased || c.findTip(e.tip()) != 0
-		c.tips.put(e.tip(), n)
+		if c.indexed {
+			if c.findTip(e.tip()) != 0 {
+				c.aliased++
+			}
+			c.tips.put(e.tip(), n)
+		}
+	} else {
+		c.partial++
 	}
 	return n
 }
@@ -199,11 +186,18 @@ func (c *contents) newEntry(e entry) uint32 {
 // freeEntry gives an entry back that is not full at any level and has no children.
 func (c *contents) freeEntry(n uint32) {
 	e := c.entries.at(n)
-	if e.kind() == kindHandle {
-		c.names.drop(nameHash(e.key(), e.group()), n)
+	if e.named() {
+		c.names.drop(e.nameHash(), n)
 	}
 	if e.border() {
-		c.tips.drop(e.tip(), n)
+		if c.indexed {
+			c.tips.drop(e.tip(), n)
+			if c.aliased > 0 && c.findTip(e.tip()) != 0 {
+				c.aliased--
+			}
+		}
+	} else {
+		c.partial--
 	}
 	if e.parent != 0 {
 		c.count(&c.entries.at(e.parent).known, counterOf(countKnown, e.parent), -1)
@@ -222,14 +216,14 @@ func (c *contents) freeEntry(n uint32) {
 // room makes room for one more entry in a lookup. It reads the entries in order, which
 // costs less than to follow the old cells.
 func (c *contents) room(x *lookup) {
-	if !x.full() {
+	if !x.full(c.entries.n) {
 		return
 	}
-	x.clear(x.live + 1)
+	x.clear(x.live+1, c.entries.n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		e := c.entries.at(n)
-		if x == &c.names && e.kind() == kindHandle {
-			x.put(nameHash(e.key(), e.group()), n)
+		if x == &c.names && e.named() {
+			x.put(e.nameHash(), n)
 		}
 		if x == &c.tips && e.border() {
 			x.put(e.tip(), n)

@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
-// maxExpectations is how many expectations an owner has open; more end the oldest.
+// maxExpectations is how many expectations an owner has open, and Options.OwnerBlocks how
+// many blocks they have together; more end the one that is due next.
 const maxExpectations = 4096
 
 // expected is what Expect recorded: a block of an expectation is an entry of its own,
 // counted by the expectations that include it, beside the engine's own entries for the
 // block. An event that stores the block confirms it: from then on only the engine's
-// copies count, so that their removal is believed.
+// copies count, so that their removal is believed, until the block is expected anew. That
+// it was confirmed is noted once for all that expect it: it then counts until the last of
+// them ends.
 type expected struct {
 	open   []expectation // the next to end first
 	blocks int           // in all of them
@@ -31,8 +34,12 @@ const countRefs = countKnown + 1
 // They count as held on GPU until the owner's events confirm them, and end after ttl
 // otherwise; where several requests expect a block, with the last of them. A lookup that
 // would have to wait for a write to end them may report them still. It is meant for after
-// the pick, where events come late. Errors are ErrNotJoined, ErrFull, a rank
-// out of range, a negative from, and a ttl of zero or less.
+// the pick, where events come late.
+//
+// An owner without an epoch gets one, which its next Writer ends. One owner has up to
+// 4,096 expectations open, of Options.OwnerBlocks blocks together; more end those due next.
+// Errors are ErrNotJoined, ErrFull, a rank out of range, a negative from, and a ttl of
+// zero or less. Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks), takes the owner's lock; p belongs to the caller until it returns.
 func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Duration) error {
@@ -42,30 +49,24 @@ func (ix *Index) Expect(e Endpoint, rank int, p *Prompt, from int, ttl time.Dura
 	if ttl <= 0 {
 		return fmt.Errorf("%w: ttl is %v, want more than 0", ErrArgument, ttl)
 	}
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if n := p.blocks(ix.hasher); n > from {
-			c := w.contents
-			c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
-			c.trim()
-			c.due()
-		}
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if n := p.blocks(ix.hasher); n > from {
+		c := w.contents
+		c.expect(p.grow(ix.hasher, n)[:n], p.root, from, now.Add(ttl).UnixNano())
+		c.trim()
+		c.due()
+	}
+	w.done()
+	return nil
 }
 
 // expect records blocks from number from on.
 func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until int64) {
 	x := &c.expected
-	if len(x.open) == maxExpectations {
+	for len(x.open) == maxExpectations || len(x.open) > 0 && x.blocks+len(blocks)-from > c.ix.options.OwnerBlocks {
 		c.endExpectation()
 	}
 	parent, first := uint32(0), from
@@ -83,7 +84,7 @@ func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until in
 		n := c.findKind(tip, kindExpected)
 		if n == 0 {
 			depth := c.entries.at(parent).depth() + 1
-			if depth > maxDepth || c.used >= entryMask-1 {
+			if depth > maxDepth || c.used >= maxEntry-1 {
 				break
 			}
 			e := entry{parent: parent, place: placeOf(depth, kindExpected, 0), flags: flagBorder}
@@ -98,7 +99,7 @@ func (c *contents) expect(blocks []BlockHash, root BlockHash, from int, until in
 		e := c.entries.at(n)
 		was := c.credit(n)
 		e.flags &^= flagConfirm | flagEvicted
-		if c.aliased && c.reported(tip) {
+		if c.aliased > 0 && c.reported(tip) {
 			e.flags |= flagConfirm
 		}
 		c.count(&e.copies, counterOf(countRefs, n), 1)

@@ -76,3 +76,15 @@ func TestExpectValidates(t *testing.T) {
 	f.ix.Leave(f.ep)
 	require.ErrorIs(t, f.ix.Expect(f.ep, 0, p, 0, time.Second), prefixindex.ErrNotJoined)
 }
+
+// TestEventsConfirmABlockOfSeveralEngineBlocks completes one of ours with its first part.
+func TestEventsConfirmABlockOfSeveralEngineBlocks(t *testing.T) {
+	f, p, _ := expectations(t)
+	f.store(prefixindex.TierGPU, 2, 0, 0, 1, 2)
+	f.remove(prefixindex.TierGPU, 1)
+	require.NoError(t, f.ix.Expect(f.ep, 0, p, 0, time.Second))
+	f.store(prefixindex.TierGPU, 2, 0, 0, 1)
+	require.EqualValues(t, 1, f.w.Stats().Confirmed)
+	f.remove(prefixindex.TierGPU, 2)
+	f.holds(0, 0, 0)
+}

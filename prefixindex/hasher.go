@@ -172,21 +172,18 @@ func bytesOf(tokens []uint32) []byte {
 // have no extras. The digests of blocks do not depend on each other, and the processor
 // computes them beside each other; only the links wait for one another.
 func (h Hasher) appendChain(hashes []BlockHash, parent BlockHash, tokens []uint32) []BlockHash {
-	n := len(tokens) / h.blockTokens
-	at := len(hashes)
-	hashes = slices.Grow(hashes, n)[:at+n]
+	hashes = slices.Grow(hashes, len(tokens)/h.blockTokens)
 	if !littleEndian() {
-		for i := range n {
-			parent = h.Next(parent, tokens[i*h.blockTokens:(i+1)*h.blockTokens], nil)
-			hashes[at+i] = parent
+		for ; len(tokens) >= h.blockTokens; tokens = tokens[h.blockTokens:] {
+			parent = h.Next(parent, tokens[:h.blockTokens], nil)
+			hashes = append(hashes, parent)
 		}
 		return hashes
 	}
 	size := 4 * h.blockTokens
-	b := bytesOf(tokens)
-	for i := range n {
-		parent = nonzero(avalanche(uint64(parent)*mixBlock + xxhash.Sum64(b[i*size:(i+1)*size])))
-		hashes[at+i] = parent
+	for b := bytesOf(tokens); len(b) >= size; b = b[size:] {
+		parent = nonzero(avalanche(uint64(parent)*mixBlock + xxhash.Sum64(b[:size])))
+		hashes = append(hashes, parent)
 	}
 	return hashes
 }

@@ -8,22 +8,9 @@ import "sync/atomic"
 // the first listed hole on the chain below the result bounds it, and below that hole
 // the chain is a prefix again.
 //
-// The order in which a writer publishes, and a reader reads, is what makes a search
-// beside a writer correct:
-//
-//	writer, making a hole      list it; count holesMade up; last[slot] = that count;
-//	                           only then change the bit that makes it one; if the bit
-//	                           was cleared, count once more
-//	writer, closing a hole     change the bit; only then take it off the list
-//	reader                     note holesMade; look at block 0; read walk, then holed,
-//	                           then the lists; only then search; if holesMade has moved,
-//	                           search again for each slot whose last is later than noted
-//
-// A hole that the reader's list lacks was made after it was read, and then last tells.
-// One that the list has in excess was closed after it was read, so the answer was
-// right at an earlier instant of the call. Who walks has no list to learn from that a
-// block is about to go: a walk that saw the block, and what was stored behind it after
-// it had gone, learns from the second count.
+// A writer lists and counts a hole, then changes the bit that makes it one, and where it
+// cleared it counts again; a hole that closes is taken off the list after the bit has
+// changed. The package comment says what a lookup then sees.
 const (
 	// maxHoles is how many holes of a slot are listed. With more, readers walk.
 	maxHoles = 64
@@ -72,6 +59,7 @@ func (c *contents) addHole(l level, tip uint64, depth uint32) {
 	if h.known == nil {
 		h.known = make(map[uint64]hole)
 	}
+	yield("before a hole is listed")
 	state, i := c.ix.slotState(c.slots[l])
 	switch {
 	case h.walking:
@@ -89,6 +77,7 @@ func (c *contents) addHole(l level, tip uint64, depth uint32) {
 		h.walking = true
 		state.walk.Or(1 << i)
 	}
+	yield("hole listed")
 	c.noteHole(l)
 }
 
@@ -145,6 +134,7 @@ func (c *contents) dropHole(l level, tip uint64) {
 		}
 		h.walking = false
 		state.holed.Or(1 << i)
+		yield("list complete")
 		state.walk.And(^(uint64(1) << i))
 	}
 }

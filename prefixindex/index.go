@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,11 +51,15 @@ type Options struct {
 	Seed uint64
 
 	// OwnerBlocks is the most blocks that one owner is credited with: 1 to
-	// 1<<28, by default 1<<20. Set it to what the largest engine's cache holds.
+	// 1<<28, by default 1<<20. Set it to what the largest engine's cache holds. Engine
+	// blocks may hold none of these, or one that others hold too: of one owner, as many
+	// as 8,192, OwnerBlocks, and OwnerBlocks for each attention group are known, and the
+	// parts of the blocks held; then those are forgotten that matter least.
 	OwnerBlocks int
 
 	// OwnerOrphans is the most engine blocks that one owner may have parked for
-	// want of a known parent: 1 to 1<<28, by default 4,096; -1 parks none.
+	// want of a known parent, in 4 KiB for each: 1 to 1<<28, by default 4,096; -1 parks
+	// none.
 	OwnerOrphans int
 
 	// Copies is the most physical copies of a block that are counted for one
@@ -67,7 +72,8 @@ type Options struct {
 
 	// MaxBytes is the most memory that the index needs, membership and what Go's
 	// collector has yet to free apart: 1 MiB or more; zero is no bound. Beyond it, the
-	// owners that need most give up blocks, as OwnerBlocks has them do.
+	// owners that need most give up some of what is parked or expected, then what holds no
+	// block, then blocks, as OwnerBlocks has them do.
 	MaxBytes int64
 
 	// AssumedTTL ends the credit of blocks that Writer.Insert recorded and nobody
@@ -117,7 +123,9 @@ type Endpoint uint64
 // handle as a whole is not. Slot of the zero Endpoint is 0, which no member has.
 //
 // O(1).
-func (e Endpoint) Slot() int { return int(uint32(e)) }
+func (e Endpoint) Slot() int {
+	return int(uint32(e) & (1<<31 - 1)) // never negative, though int may have 32 bits
+}
 
 // Tier is where a copy of a block lives.
 type Tier uint8
@@ -143,10 +151,21 @@ const (
 	ViewStale                 // no word for too long
 )
 
+// String returns the view in a word: "never", "assumed", "live", "gap", "resyncing" or
+// "stale".
+func (v View) String() string {
+	names := [...]string{"never", "assumed", "live", "gap", "resyncing", "stale"}
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "View(" + strconv.Itoa(int(v)) + ")"
+}
+
 // Index maps block hashes to the owners that hold the blocks. It is also the
 // membership that hands out handles: an Index that nothing is ever stored in costs
 // next to nothing, and serves routers by load alone. All methods are safe for
-// concurrent use.
+// concurrent use. It comes from New or Restore; the zero Index is of no use, and pointers
+// given to its methods and to a Writer's must not be nil.
 type Index struct {
 	options Options
 	hasher  Hasher
@@ -156,6 +175,7 @@ type Index struct {
 	holesMade atomic.Uint64          // see holes.go
 	recency   recency                // which blocks lookups ended at
 	owned     atomic.Int64           // bytes of all owners' contents
+	held      atomic.Int64           // blocks that they hold
 	nextDue   atomic.Int64           // when the next of what expires is due (due.go)
 	dueMu     sync.Mutex             // held to make nextDue later, or an owner's due earlier
 	withheld  atomic.Uint64          // owners that lookups left out
@@ -167,7 +187,8 @@ type Index struct {
 	generation uint32
 	past       Stats // counters of epochs that have ended
 
-	enforcing sync.Mutex // held by who enforces Options.MaxBytes
+	enforcing sync.Mutex   // held by who enforces Options.MaxBytes
+	stuck     atomic.Int64 // bytes up to which that is known to be of no use
 
 	sweeping sync.Mutex  // held by who sweeps
 	dead     []*contents // fenced and not yet swept; guarded by mu

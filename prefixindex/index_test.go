@@ -183,6 +183,38 @@ func TestRetainLetsTheOthersLeave(t *testing.T) {
 	require.Equal(t, 1, f.ix.Retain(nil))
 }
 
+// TestNextOwnerOfASlot has an owner with holes leave, and others come while what it held
+// is being swept, and after.
+func TestNextOwnerOfASlot(t *testing.T) {
+	for _, holes := range []int{1, 70} {
+		f := newFixture(t, prefixindex.Options{})
+		prompt := tokens(4 * 400)
+		s := run(scope, 4, prompt, make([]prefixindex.EngineHash, 400)...)
+		for i := range s.Hashes {
+			s.Hashes[i] = prefixindex.EngineHash(i + 1)
+		}
+		require.NoError(t, f.w.Store(s))
+		for i := range holes {
+			f.remove(prefixindex.TierGPU, prefixindex.EngineHash(3+2*i))
+		}
+		f.ix.Leave(f.ep)
+		for _, name := range []string{"b", "c", "d"} {
+			ep, err := f.ix.Join(name)
+			require.NoError(t, err)
+			w, err := f.ix.Writer(ep, 0)
+			require.NoError(t, err)
+			require.Zero(t, f.finds(ep, scope, prompt), name)
+			require.NoError(t, w.Store(run(prefixindex.Scope{}, 4, prompt, 1, 2, 3)))
+			require.NoError(t, w.Remove(&prefixindex.Removal{Hashes: []prefixindex.EngineHash{2}}))
+			require.NoError(t, w.Store(run(scope, 4, prompt, 11, 12, 13, 14, 15, 16, 17, 18)))
+			require.Equal(t, 32, f.finds(ep, scope, prompt), name)
+			require.Equal(t, 4, f.finds(ep, prefixindex.Scope{}, prompt), name)
+			f.ix.Leave(ep)
+			f.ix.Stats() // ends the sweep
+		}
+	}
+}
+
 // TestConcurrentUse is for the race detector, and checks that no answer names more
 // than was ever stored, nor a closed epoch.
 func TestConcurrentUse(t *testing.T) {

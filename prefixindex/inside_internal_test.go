@@ -1,8 +1,13 @@
 package prefixindex
 
 import (
+	"maps"
+	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +49,38 @@ func TestLookupsTakeNoLock(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("a lookup waits for a writer")
 	}
+}
+
+// TestRoutersAreNotLate begins an epoch while an Insert and an Expect wait for the old one.
+func TestRoutersAreNotLate(t *testing.T) {
+	ix, err := New(Options{BlockTokens: 4})
+	require.NoError(t, err)
+	e, err := ix.Join("a")
+	require.NoError(t, err)
+	old, err := ix.Writer(e, 0)
+	require.NoError(t, err)
+	old.mu.Lock()
+	done := make(chan error)
+	for _, call := range []func(*Prompt) error{
+		func(p *Prompt) error { return ix.Insert(e, 0, p, -1) },
+		func(p *Prompt) error { return ix.Expect(e, 0, p, 0, time.Minute) },
+	} {
+		go func() {
+			var p Prompt
+			p.Reset(Scope{}, make([]uint32, 8))
+			done <- call(&p)
+		}()
+	}
+	time.Sleep(10 * time.Millisecond) // they wait for the lock, or at worst never meet the old epoch
+	_, err = ix.Writer(e, 0)
+	require.NoError(t, err)
+	old.mu.Unlock()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	s := ix.Stats()
+	require.EqualValues(t, 2, s.Inserted)
+	require.EqualValues(t, 2, s.Expected)
+	require.Zero(t, s.Fenced)
 }
 
 // TestExpiryWaitsForNoLock has all blocks of an owner expire, and some of another's,
@@ -128,11 +165,34 @@ func TestLookupEndsSome(t *testing.T) {
 	for _, left := range []int{lookupEnds + 20, 20} {
 		ix.Match(&q, &m)
 		require.Zero(t, m.Of(e).Any)
-		require.EqualValues(t, left, ix.records.blocks.Load())
+		require.Equal(t, left, ix.records.blocks())
 	}
 	ix.Match(&q, &m)
 	require.Equal(t, 40, m.Of(e).Any)
-	require.EqualValues(t, 10, ix.records.blocks.Load())
+	require.Equal(t, 10, ix.records.blocks())
+
+	// Many owners at once make it no longer.
+	for _, name := range []string{"b", "c", "d"} {
+		e, err := ix.Join(name)
+		require.NoError(t, err)
+		p.Reset(Scope{Adapter: name}, make([]uint32, 4*(lookupEnds-10)))
+		require.NoError(t, ix.Insert(e, 0, &p, -1))
+	}
+	now = now.Add(time.Second)
+	require.NoError(t, ix.Insert(e, 0, &q, -1))
+	before := ix.Stats().Expired
+	now = now.Add(time.Minute - time.Second)
+	ended := func() uint64 {
+		ix.Match(&q, &m)
+		n := uint64(0)
+		for s := range ix.roster.Load().seats() {
+			n += s.writer.stats.Expired
+		}
+		return n - before
+	}
+	for _, want := range []uint64{lookupEnds, 2 * lookupEnds, 3 * (lookupEnds - 10)} {
+		require.Equal(t, want, ended())
+	}
 	require.Zero(t, testing.AllocsPerRun(10, func() { ix.Match(&q, &m) }))
 }
 
@@ -159,6 +219,50 @@ func TestSlabsHoldNoPointers(t *testing.T) {
 	}
 	require.EqualValues(t, 28, reflect.TypeOf(entry{}).Size())
 	require.EqualValues(t, 16, reflect.TypeOf(record{}).Size())
+}
+
+// TestRecordsMoveBesideLookups has records of one shard come and go, so that others move
+// up, while they are looked up: each is found, or not, and with no other's set.
+func TestRecordsMoveBesideLookups(t *testing.T) {
+	const (
+		keys   = 100 // of which the first
+		stable = 40  // stay
+	)
+	hash := func(key int) uint64 { return avalanche(uint64(key)+1) >> shardBits }
+	var r records
+	r.init()
+	for key := range keys {
+		r.set(hash(key), uint32(key))
+	}
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for !stop.Load() {
+				for key := range keys {
+					if set := r.table(hash(key)).find(hash(key)); set != uint64(key)+1 && (set != 0 || key < stable) {
+						t.Errorf("key %d has set %#x", key, set)
+						return
+					}
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end) && !t.Failed(); {
+		key := stable + rnd.IntN(keys-stable)
+		r.unset(hash(key), uint32(key))
+		r.set(hash(key), uint32(key))
+		for other := range uint64(16) { // or searches would be given up
+			r.set((other+1)<<(64-shardBits), 1)
+		}
+	}
+	stop.Store(true)
+	readers.Wait()
+	for key := range keys {
+		r.unset(hash(key), uint32(key))
+	}
+	require.Equal(t, 16, r.blocks())
 }
 
 // TestOwnerSetForms grows a set from nothing to the whole fleet and back, through all
@@ -205,6 +309,127 @@ func TestOwnerSetForms(t *testing.T) {
 				check()
 			}
 		}
-		require.Zero(t, r.blocks.Load())
+		require.Zero(t, r.blocks())
+	}
+}
+
+// TestSearchOfOneWordIsTheSearch compares the search for up to 64 slots with the one
+// for any number, for owners with runs of all lengths.
+func TestSearchOfOneWordIsTheSearch(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		ix, err := New(Options{BlockTokens: 4})
+		require.NoError(t, err)
+		var p Prompt
+		blocks := 2 + random.IntN(100)
+		p.Reset(Scope{}, make([]uint32, 4*blocks))
+		want := map[int]uint32{}
+		for slot := range 1 + random.IntN(64) {
+			e, err := ix.Join(strconv.Itoa(slot))
+			require.NoError(t, err)
+			run := 1 + random.IntN(blocks)
+			if random.IntN(3) == 0 {
+				run = blocks
+			}
+			require.NoError(t, ix.Insert(e, 0, &p, run))
+			want[slot] = uint32(run)
+		}
+		for _, known := range []int{1, blocks} { // hashes
+			var q Prompt
+			var m Match
+			reset := func() {
+				q.Reset(Scope{}, p.tokens)
+				q.grow(ix.hasher, known)
+				clear(m.runs)
+			}
+			ix.Match(&p, &m)
+			s := chainSearch{ix: ix, prompt: &q, match: &m, blocks: blocks}
+			reset()
+			s.search64(m.found[0])
+			small := slices.Clone(m.runs)
+			reset()
+			mask := m.search.masks[:1]
+			mask[0] = m.found[0]
+			s.search(mask)
+			require.Equal(t, m.runs, small)
+			for slot, run := range want {
+				require.Equal(t, run, small[slot])
+			}
+		}
+	}
+}
+
+// TestSetIsReadLate reads sets by the words that led to them before members came and
+// went, and words of lists from before a change with others from after it. Whoever was
+// a member all along must be seen, and nobody who never was.
+func TestSetIsReadLate(t *testing.T) {
+	const hash, slots = 0x1234567890abcdef, 24
+	type look struct {
+		table       *table
+		set         uint64
+		always, any map[uint32]bool
+	}
+	for _, stride := range []uint32{1, 150} { // bitmaps, and lists
+		var r records
+		r.init()
+		members := map[uint32]bool{}
+		words := int(stride*slots>>6) + 1
+		mask, out := make([]uint64, words), make([]uint64, words)
+		for i := range mask {
+			mask[i] = ^uint64(0)
+		}
+		var looks []look
+		random := rand.New(rand.NewPCG(1, uint64(stride)))
+		forms := map[uint64]bool{}
+		for step := range 3000 {
+			slot := stride * random.Uint32N(slots)
+			if step/100%2 == 0 == members[slot] { // grows, then shrinks
+				continue
+			}
+			table := r.table(hash)
+			set := table.find(hash)
+			forms[set&kindMask] = true
+			looks = append(looks, look{table, set, maps.Clone(members), maps.Clone(members)})
+			looks = looks[max(0, len(looks)-50):]
+			var before []uint64
+			if set&kindMask == kindList {
+				for i := range table.spilled(set) {
+					before = append(before, table.spilled(set)[i].Load())
+				}
+			}
+			if members[slot] {
+				r.unset(hash, slot)
+				delete(members, slot)
+			} else {
+				r.set(hash, slot)
+				members[slot] = true
+			}
+			for _, l := range looks {
+				l.any[slot] = true
+				delete(l.always, slot)
+				l.table.intersect(l.set, mask, out)
+				for s := uint32(0); s < stride*slots; s += stride {
+					if in := out[s>>6]>>(s&63)&1 != 0; in && !l.any[s] || !in && l.always[s] {
+						t.Fatalf("slot %d is seen: %v", s, in)
+					}
+				}
+			}
+			for torn := range before {
+				var seen []uint32
+				for i := range before {
+					if i < torn {
+						seen = appendLanes(seen, before[i])
+					} else {
+						seen = appendLanes(seen, table.spilled(set)[i].Load())
+					}
+				}
+				for s := range looks[len(looks)-1].always {
+					if !slices.Contains(seen, s) {
+						t.Fatalf("slot %d is not seen: the change came before word %d", s, torn)
+					}
+				}
+			}
+		}
+		require.Len(t, forms, 2)
 	}
 }

@@ -4,6 +4,7 @@ package prefixindex
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -30,8 +31,8 @@ func yield(where string) {
 // where it contradicts itself. O(entries).
 func (w *Writer) checkInvariants() {
 	c := w.contents
-	if w.ended.Load() || c.entries.n == 0 || c.entries.n > 4*pageLen && w.stats.Stored%(64*1024) != 0 {
-		return // large owners only now and then
+	if w.ended.Load() || rand.Int64N(1+int64(c.entries.n)+w.ix.held.Load()) >= 512 {
+		return // what is large only now and then
 	}
 	bad := func(n uint32, format string, args ...any) {
 		panic(fmt.Sprintf("prefixindex: %q rank %d, entry %d: ", w.name, w.rank, n) + fmt.Sprintf(format, args...))
@@ -39,7 +40,8 @@ func (w *Writer) checkInvariants() {
 	n := c.entries.n
 	known := make([]int, n)
 	held := make([][levels]int, n)
-	used, handles, ghosts, assumed := 0, 0, 0, 0
+	used, handles, ghosts, assumed, partial, aliased := 0, 0, 0, 0, 0, 0
+	tips := map[uint64]bool{}
 	bits := [levels]map[uint64]uint32{}   // held blocks: their position
 	orphan := [levels]map[uint64]uint32{} // parents of held blocks
 	for l := range levels {
@@ -74,7 +76,14 @@ func (w *Writer) checkInvariants() {
 				assumed++
 			}
 		}
-		if e.border() {
+		switch {
+		case !e.border():
+			partial++
+		case c.indexed:
+			if tips[e.tip()] {
+				aliased++
+			}
+			tips[e.tip()] = true
 			found := false
 			c.aliases(e.tip(), func(m uint32, _ *entry) bool { found = m == i; return !found })
 			if !found {
@@ -154,8 +163,13 @@ func (w *Writer) checkInvariants() {
 			}
 		}
 	}
-	if got := len(bits[c.top()]); got != c.holdings {
-		bad(0, "counts %d holdings, has %d", c.holdings, got)
+	for l := range levels {
+		if got := len(bits[l]); c.distinct(l) && got != c.held[l] {
+			bad(0, "counts %d blocks held at level %d, has %d", c.held[l], l, got)
+		}
+	}
+	if partial != c.partial || aliased != c.aliased {
+		bad(0, "counts %d partial entries, %d aliases; has %d, %d", c.partial, c.aliased, partial, aliased)
 	}
 	if used != c.used || handles != c.handles || ghosts != c.ghosts || assumed != c.assumed.n {
 		bad(0, "counts %d entries, %d handles, %d ghosts, %d assumed; has %d, %d, %d, %d",
@@ -174,38 +188,60 @@ func (w *Writer) checkInvariants() {
 	c.ix.records.check()
 }
 
-// check checks the tables.
+// checkInvariants checks that lookups will see the current contents of all owners, and
+// nothing else, and panics if not. O(owners).
+func (d *draft) checkInvariants() {
+	if d.seated > 1000 && d.seated%64 != 0 {
+		return // large fleets only now and then
+	}
+	live := 0
+	for s := range d.seats() {
+		if s.writer.ended.Load() {
+			panic(fmt.Sprintf("prefixindex: %q rank %d is shown after its end", s.writer.name, s.writer.rank))
+		}
+		for l, slot := range s.slots {
+			if l > 0 && slot == s.slots[l-1] {
+				continue
+			}
+			live++
+			if page := d.slots[slot>>6]; page.live>>(slot&63)&1 == 0 || page.held[slot&63] != s.contents {
+				panic(fmt.Sprintf("prefixindex: %q rank %d is not shown in its slot %d", s.writer.name, s.writer.rank, slot))
+			}
+		}
+	}
+	for _, page := range d.slots {
+		live -= bits.OnesCount64(page.live)
+	}
+	if live != 0 {
+		panic(fmt.Sprintf("prefixindex: %d slots are shown that are nobody's", -live))
+	}
+}
+
+// check checks the tables, but not their sums, since other writers may be at work.
 func (r *records) check() {
-	blocks, bytes := 0, int64(0)
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
 		t := s.tab.Load()
-		keys, live, spilled := 0, 0, 0
+		live, spilled := 0, 0
 		for j := range t.recs {
 			hash, set := t.recs[j].hash.Load(), t.recs[j].set.Load()
 			if hash == 0 {
 				continue
 			}
-			keys++
-			if rec, ok := t.locate(hash); !ok || rec != &t.recs[j] {
+			live++
+			if at, ok := t.locate(hash); !ok || at != uint64(j) {
 				panic(fmt.Sprintf("prefixindex: shard %d: %#x is not found", i, hash))
 			}
-			if set != 0 {
-				live++
+			if set == 0 {
+				panic(fmt.Sprintf("prefixindex: shard %d: %#x is held by nobody", i, hash))
 			}
 			spilled += spillWords(set)
 		}
-		if keys != t.keys || live != t.live || spilled != t.used-t.waste {
-			panic(fmt.Sprintf("prefixindex: shard %d counts %d keys, %d live, %d words; has %d, %d, %d",
-				i, t.keys, t.live, t.used-t.waste, keys, live, spilled))
-		}
-		blocks += live
-		if len(t.recs) > 1 {
-			bytes += t.bytes()
+		if live != t.live || spilled != t.used-t.waste {
+			panic(fmt.Sprintf("prefixindex: shard %d counts %d records, %d words; has %d, %d",
+				i, t.live, t.used-t.waste, live, spilled))
 		}
 		s.mu.Unlock()
 	}
-	_ = blocks // other writers may be at work: the sum is of no single instant
-	_ = bytes
 }

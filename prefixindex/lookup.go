@@ -6,18 +6,19 @@ import (
 )
 
 // lookup finds entries by a hash of one of their fields: open addressing over four
-// bytes an entry, of which a few bits of the hash spare most looks at entries that
-// are not meant. Entries with equal hashes may be in it together.
+// bytes an entry. The bits that the largest entry number leaves are a tag of the hash,
+// which spares most looks at entries that are not meant. Entries with equal hashes may
+// be in it together.
 type lookup struct {
 	cells []uint32 // tag, entry number; 0: free
+	mask  uint32   // of an entry number
 	live  int
 	dead  int // cells of entries taken out
 }
 
 const (
-	entryBits = 28
-	entryMask = 1<<entryBits - 1
-	deadCell  = 1 << entryBits // no entry, but the search goes on
+	maxEntry = 1<<28 - 1
+	deadCell = 1 << 31 // no entry, but the search goes on
 
 	lookupMost  = 0.75
 	lookupLeast = 0.60
@@ -25,7 +26,7 @@ const (
 
 func (x *lookup) home(hash uint64) (i uint64, tag uint32) {
 	hi, lo := bits.Mul64(hash, uint64(len(x.cells)))
-	return hi, uint32(lo>>(64-4)) << entryBits
+	return hi, uint32(lo>>32) &^ x.mask
 }
 
 // next returns the next cell that may lead to an entry with the given hash, beginning
@@ -39,10 +40,19 @@ func (x *lookup) next(i uint64, tag uint32) (entry uint32, at uint64) {
 		if c == 0 {
 			return 0, i
 		}
-		if c&^entryMask == tag && c&entryMask != 0 {
-			return c & entryMask, i
+		if c&^x.mask == tag && c&x.mask != 0 {
+			return c & x.mask, i
 		}
 	}
+}
+
+// peek reads the cell where the search for a hash begins.
+func (x *lookup) peek(hash uint64) uint64 {
+	if len(x.cells) == 0 {
+		return 0
+	}
+	i, _ := x.home(hash)
+	return uint64(x.cells[i])
 }
 
 // put adds an entry. The caller has made room.
@@ -52,7 +62,7 @@ func (x *lookup) put(hash uint64, entry uint32) {
 		if i >= n {
 			i = 0
 		}
-		if c := x.cells[i]; c&entryMask == 0 {
+		if c := x.cells[i]; c&x.mask == 0 {
 			if c != 0 {
 				x.dead--
 			}
@@ -70,7 +80,11 @@ func (x *lookup) drop(hash uint64, entry uint32) {
 		e, at := x.next(i, tag)
 		if e == entry {
 			x.live--
-			if next := (at + 1) % uint64(len(x.cells)); x.cells[next] == 0 {
+			next := at + 1
+			if next == uint64(len(x.cells)) {
+				next = 0
+			}
+			if x.cells[next] == 0 {
 				x.cells[at] = 0
 			} else {
 				x.cells[at] = deadCell
@@ -85,13 +99,14 @@ func (x *lookup) drop(hash uint64, entry uint32) {
 	}
 }
 
-// full reports whether room must be made before the next put.
-func (x *lookup) full() bool {
-	return float64(x.live+x.dead+1) > lookupMost*float64(len(x.cells))
+// full reports whether room must be made before the next put, of an entry up to top.
+func (x *lookup) full(top uint32) bool {
+	return float64(x.live+x.dead+1) > lookupMost*float64(len(x.cells)) || top > x.mask
 }
 
-// clear empties x and gives it cells for n entries and some more.
-func (x *lookup) clear(n int) {
+// clear empties x and gives it cells for n entries and some more, with numbers up to
+// twice top.
+func (x *lookup) clear(n int, top uint32) {
 	cells := slices.Grow([]uint32(nil), int(float64(n+1)/lookupLeast)+2)
-	*x = lookup{cells: cells[:cap(cells)]}
+	*x = lookup{cells: cells[:cap(cells)], mask: 1<<min(bits.Len32(top)+1, bits.Len32(maxEntry)) - 1}
 }

@@ -47,6 +47,7 @@ func TestCapacityOfAssumedBlocks(t *testing.T) {
 		delete(a, "store")
 		delete(a, "store prompt")
 		delete(a, "chaos")
+		delete(a, "expect")
 		t.Repeat(a)
 	})
 }
@@ -60,6 +61,34 @@ func TestCapacityWithEvents(t *testing.T) {
 		m.bounded = true
 		a := m.actions()
 		delete(a, "insert")
+		delete(a, "expect") // nothing confirms a block that was pushed out
+		t.Repeat(a)
+	})
+}
+
+// TestWhatIsShedIsNotCredited does so where owners give up what they know for want of
+// memory.
+func TestWhatIsShedIsNotCredited(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t, 1<<20)
+		m.bounded, m.shedding = true, true
+		a := m.actions()
+		delete(a, "chaos")  // of two contents under one name, the first may be shed
+		delete(a, "expect") // nothing confirms a block that was shed
+		a["shed"] = func(t *rapid.T) { m.owner(t).w.Shed() }
+		t.Repeat(a)
+	})
+}
+
+// TestEventsAlone leaves out what makes an owner look entries up by block hash, so that
+// aliases are noticed without.
+func TestEventsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t, 1<<20)
+		a := m.actions()
+		delete(a, "insert")
+		delete(a, "restart")
+		delete(a, "new epoch or clear")
 		t.Repeat(a)
 	})
 }
@@ -69,7 +98,9 @@ type machine struct {
 	ix      *prefixindex.Index
 	options prefixindex.Options
 	now     time.Time
-	bounded bool // events may be pushed out by OwnerBlocks
+
+	bounded  bool // events may be pushed out by OwnerBlocks
+	shedding bool // and what is known of them forgotten
 
 	owners map[ownerID]*ownerState
 	ended  []*prefixindex.Writer
@@ -337,6 +368,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"remove":        remove,
 		"remove again":  remove,
 		"insert":        m.insert,
+		"expect":        m.expect,
 		"wait":          func(t *rapid.T) { m.now = m.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "s")) * time.Second) },
 		"chaos":         m.chaos,
 		"late":          m.late,
@@ -382,6 +414,9 @@ func (m *machine) chaos(t *rapid.T) {
 		BlockTokens: size,
 		Scope:       p.scope,
 		Tier:        drawTier(t),
+	}
+	if rapid.Bool().Draw(t, "image") {
+		s.Extras = []prefixindex.Extra{{At: rapid.IntRange(0, len(s.Tokens)-1).Draw(t, "at")}}
 	}
 	seen := map[prefixindex.EngineHash]bool{s.Parent: s.HasParent}
 	wellFormed := true
@@ -435,6 +470,21 @@ func (m *machine) insert(t *rapid.T) {
 		o.view = prefixindex.ViewAssumed
 	}
 	o.ref.Insert(hashes, m.now)
+}
+
+func (m *machine) expect(t *rapid.T) {
+	p := rapid.SampledFrom(m.prompts).Draw(t, "prompt")
+	m.p.Reset(p.scope, p.tokens, p.extras...)
+	from := rapid.IntRange(0, len(p.tokens)/m.options.BlockTokens).Draw(t, "from")
+	ttl := time.Duration(rapid.IntRange(1, 6).Draw(t, "ttl")) * time.Second
+	id := ownerID{rapid.SampledFrom([]string{"a", "a", "c"}).Draw(t, "name"), 0}
+	ep, err := m.ix.Join(id.name)
+	require.NoError(t, err)
+	if m.owners[id] == nil {
+		m.owners[id] = &ownerState{ref: m.reference()}
+	}
+	require.NoError(t, m.ix.Expect(ep, id.rank, &m.p, from, ttl))
+	m.owners[id].ref.Expect(reference.Hashes(m.ix.Hasher(), p.scope, p.tokens, p.extras), from, m.now.Add(ttl), m.now)
 }
 
 func (m *machine) late(t *rapid.T) {
@@ -507,6 +557,7 @@ func (m *machine) restart(t *rapid.T) {
 			o.view = prefixindex.ViewStale
 		}
 		o.ref.Counts = reference.Counts{}
+		o.ref.DropExpected()
 	}
 	m.ix, m.ended = ix, nil
 }
@@ -566,6 +617,12 @@ func (m *machine) check(t *rapid.T) {
 				require.LessOrEqual(t, s.Holdings, len(held))
 			} else {
 				require.Equal(t, len(held), s.Holdings, "%v", id)
+				onGPU := len(o.ref.Held(prefixindex.TierGPU, m.now))
+				require.Equal(t, onGPU, s.HoldingsGPU, "%v", id)
+				require.Equal(t, len(o.ref.Held(prefixindex.TierCPU, m.now))-onGPU, s.HoldingsCPU, "%v", id)
+			}
+			if m.shedding {
+				continue
 			}
 			require.Equal(t, o.ref.Handles(), s.Handles, "%v", id)
 			require.Equal(t, o.ref.Orphans(), s.Orphans, "%v", id)
@@ -574,6 +631,7 @@ func (m *machine) check(t *rapid.T) {
 				Removed: s.Removed, RemovedUnknown: s.RemovedUnknown, Placed: s.Placed,
 				PlacedUnknown: s.PlacedUnknown, Parked: s.Parked, ParkedDropped: s.ParkedDropped,
 				Conflicts: s.Conflicts, Evicted: s.Evicted, Expired: s.Expired,
+				Expected: s.Expected, Confirmed: s.Confirmed,
 			}
 			if m.bounded {
 				got.Evicted = o.ref.Counts.Evicted
@@ -583,8 +641,10 @@ func (m *machine) check(t *rapid.T) {
 	}
 	s := m.ix.Stats()
 	require.Equal(t, len(m.owners), s.Owners)
-	require.Equal(t, handles, s.Handles)
-	require.Equal(t, orphans, s.Orphans)
+	if !m.shedding {
+		require.Equal(t, handles, s.Handles)
+		require.Equal(t, orphans, s.Orphans)
+	}
 	if !m.bounded {
 		require.Equal(t, holdings, s.Holdings)
 		require.Equal(t, len(all), s.Blocks)

@@ -37,7 +37,10 @@ func (ix *Index) Join(name string) (Endpoint, error) {
 	return e, nil
 }
 
-func (ix *Index) publish(d *draft) { ix.roster.Store(&d.roster) }
+func (ix *Index) publish(d *draft) {
+	d.checkInvariants()
+	ix.roster.Store(&d.roster)
+}
 
 // Leave ends the endpoint's generation: once it has returned, no lookup names
 // the endpoint and its Writers return ErrFenced. A handle of no current member
@@ -155,6 +158,9 @@ func (ix *Index) View(e Endpoint, rank int) View {
 // open returns the Writer of a rank of e: of a new epoch if fresh, else of the one it
 // has, if it has one.
 func (ix *Index) open(e Endpoint, rank int, fresh bool) (*Writer, error) {
+	if rank == -1 && !fresh {
+		rank = 0 // picked where nothing was held
+	}
 	if rank < 0 || rank > maxRank {
 		return nil, fmt.Errorf("%w: rank is %d, want 0 to %d", ErrArgument, rank, maxRank)
 	}
@@ -224,6 +230,7 @@ func (ix *Index) showSlot(c *contents) error {
 
 // reseat publishes the contents of a Writer and their slots, after change.
 func (ix *Index) reseat(w *Writer, change func(*draft, *seat) error) error {
+	yield("before the seat changes")
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if w.ended.Load() {

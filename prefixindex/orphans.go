@@ -12,12 +12,14 @@ type nameKey struct {
 }
 
 // orphans are engine blocks whose parent is not known yet: parked, and never credited.
-// Their number is bounded by Options.OwnerOrphans.
+// Their number is bounded by Options.OwnerOrphans, their memory by orphanBytes for each.
 type orphans struct {
 	byName   map[nameKey]*orphan
 	byParent map[nameKey][]nameKey
 	bytes    int
 }
+
+const orphanBytes = 4096
 
 // size is about what a parked block needs.
 func (o *orphan) size() int {
@@ -46,7 +48,8 @@ func (o *orphan) same(tokens []uint32, extras []Extra) bool {
 func (c *contents) park(key, parent nameKey, tokens []uint32, extras []Extra, t Tier) {
 	st := &c.writer.stats
 	o := &c.orphans
-	if len(o.byName) >= c.ix.options.OwnerOrphans {
+	x := &orphan{parent: parent, tokens: tokens, extras: extras}
+	if most := c.ix.options.OwnerOrphans; len(o.byName) >= most || o.bytes+x.size() > most*orphanBytes {
 		st.ParkedDropped++
 		return
 	}
@@ -54,7 +57,7 @@ func (c *contents) park(key, parent nameKey, tokens []uint32, extras []Extra, t 
 		o.byName = make(map[nameKey]*orphan)
 		o.byParent = make(map[nameKey][]nameKey)
 	}
-	x := &orphan{parent: parent, tokens: slices.Clone(tokens), extras: slices.Clone(extras)}
+	x.tokens, x.extras = slices.Clone(tokens), slices.Clone(extras)
 	x.copies[t] = 1
 	o.byName[key] = x
 	o.bytes += x.size()
@@ -79,12 +82,10 @@ func (c *contents) adopt(key nameKey) {
 		delete(c.orphans.byParent, queue[0])
 		parent := c.findName(queue[0].key, queue[0].group)
 		for _, child := range children {
-			o := c.orphans.byName[child]
-			delete(c.orphans.byName, child)
-			c.orphans.bytes -= o.size()
+			o := c.orphans.take(child)
 			n := uint32(0)
 			if parent != 0 {
-				n = c.place(parent, child, o.tokens, o.extras)
+				n = c.place(parent, child, c.cut(parent, o.tokens, o.extras))
 			}
 			if n == 0 {
 				c.writer.stats.ParkedDropped++
@@ -116,12 +117,38 @@ func (c *contents) removeParked(key nameKey, t Tier) {
 	if o.copies != [tiers]uint8{} {
 		return
 	}
-	delete(c.orphans.byName, key)
-	c.orphans.bytes -= o.size()
-	rest := slices.DeleteFunc(c.orphans.byParent[o.parent], func(k nameKey) bool { return k == key })
+	c.unpark(key)
+}
+
+// unpark forgets a parked block.
+func (c *contents) unpark(key nameKey) {
+	parent := c.orphans.take(key).parent
+	rest := slices.DeleteFunc(c.orphans.byParent[parent], func(k nameKey) bool { return k == key })
 	if len(rest) > 0 {
-		c.orphans.byParent[o.parent] = rest
+		c.orphans.byParent[parent] = rest
 	} else {
-		delete(c.orphans.byParent, o.parent)
+		delete(c.orphans.byParent, parent)
+	}
+	if len(c.orphans.byName) == 0 {
+		c.orphans = orphans{} // maps do not shrink
+	}
+}
+
+// take takes a parked block from those known by name.
+func (o *orphans) take(key nameKey) *orphan {
+	x := o.byName[key]
+	delete(o.byName, key)
+	o.bytes -= x.size()
+	return x
+}
+
+// dropParked forgets any n parked blocks.
+func (c *contents) dropParked(n int) {
+	for key := range c.orphans.byName {
+		if n--; n < 0 {
+			return
+		}
+		c.unpark(key)
+		c.writer.stats.ParkedDropped++
 	}
 }

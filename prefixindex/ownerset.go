@@ -137,21 +137,15 @@ func lane64(w uint64) uint64 {
 	return uint64(1) << slot // a shift by 64 or more, of a free lane too, gives 0
 }
 
-// add puts slot into the set of rec. It reports false if the spill area has no room
-// for the larger form, and then has changed nothing.
+// add puts slot into the set of rec, which it is not in. It reports false if the spill
+// area has no room for the larger form, and then has changed nothing.
 func (t *table) add(rec *record, slot uint32) bool {
 	set := rec.set.Load()
-	if t.has(set, slot) {
-		return true
-	}
 	lane := uint64(slot) + 1
 	switch set & kindMask {
 	case kindInline:
 		for i := range inlineLanes {
 			if set>>(i*laneBits)&laneMask == 0 {
-				if set == 0 {
-					t.live++
-				}
 				rec.set.Store(set | lane<<(i*laneBits))
 				return true
 			}
@@ -192,11 +186,7 @@ func (t *table) remove(rec *record, slot uint32) bool {
 	lane := uint64(slot) + 1
 	switch set & kindMask {
 	case kindInline:
-		set = dropLane(set, lane)
-		rec.set.Store(set)
-		if set == 0 {
-			t.live--
-		}
+		rec.set.Store(dropLane(set, lane))
 		return true
 	case kindBitmap:
 		w := &t.spilled(set)[slot>>6]
@@ -215,9 +205,6 @@ func (t *table) remove(rec *record, slot uint32) bool {
 		inline, _ := t.encode(t.members(set))
 		t.waste += spillWords(set)
 		rec.set.Store(inline)
-		if inline == 0 {
-			t.live--
-		}
 	}
 	return true
 }
@@ -330,6 +317,7 @@ func (t *table) encode(members []uint32) (uint64, bool) {
 	t.used += n
 	words := t.spilled(set)
 	for i, s := range members {
+		yield("record: before a member is written")
 		if kind == kindBitmap {
 			w := &words[s>>6]
 			w.Store(w.Load() | 1<<(s&63))

@@ -10,8 +10,11 @@ func (c *contents) newPart(n uint32, p *piece) {
 	x := c.parts.at(n)
 	x.begin, x.end = uint16(p.begin), uint16(p.begin+len(p.tokens))
 	if p.begin > 0 {
-		x.next = c.parts.at(c.entries.at(n).parent).first
-		c.parts.at(c.entries.at(n).parent).first = n
+		up := c.parts.at(c.entries.at(n).parent)
+		if x.next = up.first; x.next != 0 {
+			c.parts.at(x.next).prev = n
+		}
+		up.first = n
 	}
 	if !p.border {
 		x.tokens = c.tails.write(p.tokens)
@@ -19,7 +22,11 @@ func (c *contents) newPart(n uint32, p *piece) {
 			if c.tails.extras == nil {
 				c.tails.extras = make(map[uint32][]Extra)
 			}
-			c.tails.extras[n] = append([]Extra(nil), p.extras...)
+			own := append([]Extra(nil), p.extras...)
+			for i := range own {
+				own[i].At -= p.from
+			}
+			c.tails.extras[n] = own
 		}
 	}
 }
@@ -28,11 +35,14 @@ func (c *contents) newPart(n uint32, p *piece) {
 func (c *contents) freePart(n, parent uint32) {
 	x := c.parts.at(n)
 	if x.begin > 0 {
-		at := &c.parts.at(parent).first
-		for *at != n {
-			at = &c.parts.at(*at).next
+		if x.prev != 0 {
+			c.parts.at(x.prev).next = x.next
+		} else {
+			c.parts.at(parent).first = x.next
 		}
-		*at = x.next
+		if x.next != 0 {
+			c.parts.at(x.next).prev = x.prev
+		}
 	}
 	c.tails.free(x.tokens)
 	delete(c.tails.extras, n)

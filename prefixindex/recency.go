@@ -9,8 +9,8 @@ const (
 	// recencyEvery is how many lookups of one Match there are to each that marks.
 	recencyEvery = 8
 
-	// recencyLife is how many evictions a mark lives through at least, as a share of
-	// all that is held.
+	// A mark lives through at least one eviction for every recencyLife blocks held by all
+	// owners together: where they evict alike, each through that share of its own.
 	recencyLife = 2
 )
 
@@ -42,7 +42,7 @@ func (r *recency) marked(hash uint64) bool {
 	return (r.marks[0][w].Load()|r.marks[1][w].Load())&bit != 0
 }
 
-// age counts an eviction, of held blocks in all.
+// age counts an eviction, where all owners hold held blocks.
 func (r *recency) age(held int64) {
 	if r.evicted.Add(1) > max(held/recencyLife, 64) {
 		r.turn()

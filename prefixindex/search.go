@@ -8,6 +8,8 @@ type search struct {
 	masks  []uint64   // stack of masks, words each
 	frames []frame    // stack of brackets, each with a mask
 	holes  []seenHole // that were listed before the search
+
+	fetched uint64 // what nobody wants to know
 }
 
 // frame is a bracket: the slots of its mask hold block lo-1 and not block hi, so that
@@ -33,7 +35,7 @@ type chainSearch struct {
 // blocks as the search needs. What m held before is gone.
 //
 // It runs on the caller's goroutine and waits for no lock: those that it finds free it
-// takes to sweep, up to 1,024 blocks of an owner, what has expired since the last one.
+// takes to sweep, up to 1,024 blocks, what has expired since the last one.
 // Safe beside every other method; p and m belong to the caller until it returns. No
 // allocation once p and m have grown. O(owners that hold the first block), and
 // O(log blocks) probes for each different length of run.
@@ -55,18 +57,23 @@ func (ix *Index) Match(p *Prompt, m *Match) {
 	// work where nobody does. That look is part of every run: a hole made after it
 	// counts as made during the search.
 	before := ix.holesMade.Load()
+	due := ix.nextDue.Load() // first: another lookup may end what is due before it is looked for
 	hash := s.hash(0)
+	if p.hasher == ix.hasher && len(p.hashes) >= s.blocks {
+		m.search.fetched = ix.records.peek(uint64(p.hashes[s.blocks-1])) // while memory is at the first
+	}
 	t := ix.records.table(hash)
 	set := t.find(hash)
 	if set == 0 {
 		return
 	}
+	yield("looked")
 	live := m.search.masks[:words]
 	for i, page := range r.slots {
 		live[i] = page.live
 	}
-	if ix.nextDue.Load() != never {
-		if at := ix.options.Clock().UnixNano(); at >= ix.nextDue.Load() {
+	if due != never {
+		if at := ix.options.Clock().UnixNano(); at >= due {
 			ix.expireDue(r, at, live)
 			t = ix.records.table(hash)
 			set = t.find(hash)
@@ -182,6 +189,7 @@ func (s *chainSearch) run(before uint64) {
 		mask[i] = m.found[i] &^ w
 		walking |= w
 	}
+	yield("walkers known")
 	x.holes = x.holes[:0]
 	for i, page := range m.roster.slots {
 		holed += bits.OnesCount64(mask[i] & page.state.holed.Load())
@@ -203,6 +211,7 @@ func (s *chainSearch) run(before uint64) {
 		}
 	}
 
+	yield("holes known")
 	if words == 1 {
 		s.search64(mask[0])
 	} else {

@@ -28,9 +28,7 @@ type shard struct {
 	_   [56]byte
 }
 
-// record says which slots hold a block. A key, once there, stays for the lifetime of
-// its table: a record whose set has become empty is dead until the key returns or the
-// table is rebuilt without it.
+// record says which slots hold a block: one at least.
 type record struct {
 	hash atomic.Uint64 // BlockHash; 0: free
 	set  atomic.Uint64 // owner set
@@ -40,19 +38,22 @@ type record struct {
 // sets that do not fit into a record. It holds no pointers but these two. Only the
 // shard's lock holder writes, and only in ways that a reader may see half of:
 //
-//   - A new record's set is written before its key.
+//   - A free record's set, which may be of another block yet, is written before its key.
 //   - A set changes by one word at a time (ownerset.go).
-//   - Nothing moves and no word gets another use. When records, spill words or
-//     garbage run out of bounds, a rebuilt copy is published in tab and this one
-//     is left as it is: a reader that still holds it sees every set as of that
-//     instant, which lies within its call. The garbage collector frees it after.
+//   - When a set has become empty, records behind it move up to close the gap. Each is in
+//     both places before it leaves the old one, and moved counts what may lead a reader
+//     astray: what it has found stands if the count is what it was before.
+//   - No spill word gets another use. When records, spill words or garbage run out of
+//     bounds, a rebuilt copy is published in tab and this one is left as it is: a reader
+//     that still holds it sees every set as of that instant, which lies within its call.
+//     The garbage collector frees it after.
 type table struct {
 	recs  []record
 	spill []atomic.Uint64
+	moved atomic.Uint64
 
 	// For writers.
-	keys    int      // records with a key
-	live    int      // of these, with a set that is not empty
+	live    int      // records in use
 	used    int      // spill words handed out
 	waste   int      // of these, given up
 	want    int      // spill words that were missing last
@@ -82,43 +83,108 @@ func (t *table) home(hash uint64) uint64 {
 	return hi
 }
 
-// find returns the set of a hash, 0 if there is none. There is always a free record
-// to end the search.
+// findTries is how often a search is repeated because records have moved meanwhile:
+// that is, somebody has removed a block from the same shard just then.
+const findTries = 16
+
+// find returns the set of a hash, 0 if there is none, or if records move at every try.
+// There is always a free record to end the search.
 func (t *table) find(hash uint64) uint64 {
 	recs := t.recs
-	for i := t.home(hash); ; i++ {
-		if i >= uint64(len(recs)) {
-			i = 0
+	for range findTries {
+		before := t.moved.Load()
+		set := uint64(0)
+		for i := t.home(hash); ; i++ {
+			if i >= uint64(len(recs)) {
+				i = 0
+			}
+			key := recs[i].hash.Load()
+			yield("record: key read")
+			if key == hash {
+				set = recs[i].set.Load()
+			}
+			if key == 0 || set != 0 { // an empty set is about to be filled, or was moved
+				break
+			}
 		}
-		switch recs[i].hash.Load() {
-		case hash:
-			return recs[i].set.Load()
-		case 0:
-			return 0
+		if t.moved.Load() == before {
+			return set
 		}
 	}
+	return 0
 }
 
-// locate returns the record of a hash, or the free one where it belongs.
-func (t *table) locate(hash uint64) (rec *record, found bool) {
-	for i := t.home(hash); ; i++ {
+// peek reads the record where the search for a hash begins.
+func (r *records) peek(hash uint64) uint64 {
+	t := r.table(hash)
+	return t.recs[t.home(hash)].hash.Load()
+}
+
+// locate returns where the record of a hash is, or the free one that is to be its.
+func (t *table) locate(hash uint64) (i uint64, found bool) {
+	for i = t.home(hash); ; i++ {
 		if i >= uint64(len(t.recs)) {
 			i = 0
 		}
 		switch t.recs[i].hash.Load() {
 		case hash:
-			return &t.recs[i], true
+			return i, true
 		case 0:
-			return &t.recs[i], false
+			return i, false
 		}
 	}
+}
+
+// vacate takes a record out whose set has become empty, and closes the gap: each record
+// behind it whose search would come by moves up.
+func (t *table) vacate(empty uint64) {
+	n := uint64(len(t.recs))
+	behind := func(i, j uint64) uint64 { // how far j is behind i
+		if j < i {
+			j += n
+		}
+		return j - i
+	}
+	gap := empty
+	for i := gap; ; {
+		if i++; i >= n {
+			i = 0
+		}
+		from, to := &t.recs[i], &t.recs[gap]
+		hash := from.hash.Load()
+		if hash == 0 {
+			break
+		}
+		if behind(t.home(hash), i) < behind(gap, i) {
+			continue
+		}
+		if gap == empty { // here others still find the old key: its set must be empty until counted
+			to.hash.Store(hash)
+			yield("record: key moved")
+			t.moved.Add(1)
+			yield("record: move counted")
+			to.set.Store(from.set.Load())
+		} else {
+			to.set.Store(from.set.Load())
+			yield("record: set moved")
+			to.hash.Store(hash)
+		}
+		yield("record: record moved")
+		t.moved.Add(1) // nobody who begins now looks for this key behind to
+		gap = i
+	}
+	yield("record: before a record is free")
+	t.recs[gap].hash.Store(0)
+	if gap == empty {
+		t.moved.Add(1)
+	}
+	t.live--
 }
 
 // records is the hash table of the index: all shards.
 type records struct {
 	shards [shards]shard
 	bytes  atomic.Int64 // of all tables
-	blocks atomic.Int64 // sets that are not empty
 }
 
 func (r *records) init() {
@@ -133,31 +199,47 @@ func (r *records) table(hash uint64) *table {
 	return r.shard(hash).tab.Load()
 }
 
-// set puts slot into the set of hash.
-func (r *records) set(hash uint64, slot uint32) {
+// blocks counts the records.
+func (r *records) blocks() int {
+	n := 0
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += s.tab.Load().live
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// set puts slot into the set of hash, and reports false if it was there.
+func (r *records) set(hash uint64, slot uint32) bool {
 	s := r.shard(hash)
 	s.mu.Lock()
-	t := s.tab.Load()
-	for {
-		rec, found := t.locate(hash)
-		before := t.live
-		if !found {
-			if float64(t.keys+1) > loadMost*float64(len(t.recs)) {
-				t = r.rebuild(s, t, 1)
-				continue
+	news := true
+	for t := s.tab.Load(); ; {
+		i, found := t.locate(hash)
+		if found {
+			if t.has(t.recs[i].set.Load(), slot) {
+				news = false
+				break
 			}
-			t.keys++
-			t.live++
-			rec.set.Store(uint64(slot) + 1)
-			rec.hash.Store(hash)
-		} else if !t.add(rec, slot) {
+			if t.add(&t.recs[i], slot) {
+				break
+			}
 			t = r.rebuild(s, t, 0)
-			continue
+		} else {
+			if float64(t.live+1) <= loadMost*float64(len(t.recs)) {
+				t.recs[i].set.Store(uint64(slot) + 1)
+				yield("record: before a key is written")
+				t.recs[i].hash.Store(hash)
+				t.live++
+				break
+			}
+			t = r.rebuild(s, t, 1)
 		}
-		r.blocks.Add(int64(t.live - before))
-		break
 	}
 	s.mu.Unlock()
+	return news
 }
 
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.
@@ -174,10 +256,10 @@ func (r *records) unset(hash uint64, slot uint32) {
 // caller holds the shard's lock.
 func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 	t := s.tab.Load()
-	if rec, found := t.locate(hash); found {
-		before := t.live
-		t.remove(rec, slot)
-		r.blocks.Add(int64(t.live - before))
+	if i, found := t.locate(hash); found {
+		if rec := &t.recs[i]; t.remove(rec, slot) && rec.set.Load() == 0 {
+			t.vacate(i)
+		}
 	}
 	return t
 }
@@ -185,8 +267,8 @@ func (r *records) take(s *shard, hash uint64, slot uint32) *table {
 // shard returns the shard of a hash.
 func (r *records) shard(hash uint64) *shard { return &r.shards[hash>>(64-shardBits)] }
 
-// rebuild publishes a copy of the shard's table without dead records and wasted
-// words, each set in its smallest form, with room for more. O(records).
+// rebuild publishes a copy of the shard's table without wasted words, each set in its
+// smallest form, with room for more. O(records).
 func (r *records) rebuild(s *shard, old *table, more int) *table {
 	room := int(float64(old.live+more)/loadLeast) + 2
 	need := 0
@@ -208,13 +290,13 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 	t := newTable(room, spill)
 	t.scratch = old.scratch
 	old.each(func(hash, set uint64) {
-		rec, _ := t.locate(hash)
+		yield("record: before a record is copied")
+		i, _ := t.locate(hash)
 		if set&kindMask != kindInline {
 			set, _ = t.encode(old.members(set)) // spill was sized for it
 		}
-		rec.set.Store(set)
-		rec.hash.Store(hash)
-		t.keys++
+		t.recs[i].set.Store(set)
+		t.recs[i].hash.Store(hash)
 		t.live++
 	})
 	grown := t.bytes()
@@ -226,11 +308,11 @@ func (r *records) rebuild(s *shard, old *table, more int) *table {
 	return t
 }
 
-// each calls f for the keys whose sets are not empty.
+// each calls f for each record.
 func (t *table) each(f func(hash, set uint64)) {
 	for i := range t.recs {
-		if set := t.recs[i].set.Load(); set != 0 {
-			f(t.recs[i].hash.Load(), set)
+		if hash := t.recs[i].hash.Load(); hash != 0 {
+			f(hash, t.recs[i].set.Load())
 		}
 	}
 }

@@ -28,12 +28,6 @@ var ErrSnapshot = errors.New("prefixindex: unusable snapshot")
 // holes and counters cannot contradict them.
 const snapshotMagic = "warmroute index\x001\n"
 
-// Limits on what Restore believes before it has seen the data.
-const (
-	maxNameBytes   = 1 << 12
-	maxCursorBytes = 1 << 20
-)
-
 // Batch runs apply while no snapshot of the owner is taken, and keeps what it returns as
 // the owner's cursor: opaque bytes that say which of the engine's events the contents
 // include. A nil result leaves the cursor as it is. apply may call w's other methods.
@@ -149,7 +143,7 @@ func (w *Writer) encode(e *encoder) {
 			continue // comes right before the rest of its handle
 		}
 		for p := n; p != 0 && number[p] == 0; p = c.entries.at(p).parent {
-			if k := c.entries.at(p).kind(); k == kindFree || k == kindExpected {
+			if e := c.entries.at(p); e.kind() == kindFree || e.kind() == kindExpected || e.unlisted() {
 				break
 			}
 			path = append(path, p)
@@ -232,7 +226,8 @@ func (c *contents) encodeEntry(e *encoder, n uint32, number []uint32) {
 // Restore returns an index with the contents of a snapshot. o is as for New; a block size
 // or seed that is not zero must be the snapshot's. The view of owners fed by events is
 // ViewStale until their feeder, which gets their Writers from Resume, says otherwise.
-// What o has no room for is evicted. Anything but a whole snapshot is ErrSnapshot.
+// What o has no room for is evicted, and nothing expires later than if inserted now.
+// Anything but a whole snapshot is ErrSnapshot.
 //
 // O(blocks). Restore trusts nothing: it allocates as it reads.
 func Restore(o Options, in io.Reader) (*Index, error) {
@@ -258,7 +253,7 @@ func Restore(o Options, in io.Reader) (*Index, error) {
 		return nil, err
 	}
 	for d.number(1) == 1 {
-		name := d.string(maxNameBytes)
+		name := d.string()
 		if d.err != nil {
 			break
 		}
@@ -319,7 +314,7 @@ func (w *Writer) decode(d *decoder) {
 	for t := range w.chunk {
 		w.chunk[t].Store(int64(d.number(math.MaxInt32)))
 	}
-	w.cursor = []byte(d.string(maxCursorBytes))
+	w.cursor = []byte(d.string())
 	for range d.number(maxGroups) {
 		g := d.number(math.MaxInt32)
 		if slices.Contains(c.groups, g) {
@@ -343,30 +338,7 @@ func (w *Writer) decode(d *decoder) {
 	if last := len(number) - 1; last > 0 && c.entries.at(number[last]).isInner() {
 		d.fail("the last entry is an inner one")
 	}
-	for d.err == nil {
-		i := d.number(len(number) - 1)
-		if i == 0 || d.err != nil {
-			break
-		}
-		until := d.number64(math.MaxInt64)
-		n := number[i]
-		if e := c.entries.at(n); e.kind() != kindAssumed || e.copies != 0 {
-			d.fail("entry %d is not to be assumed", i)
-			return
-		}
-		c.entries.at(n).copies = 1
-		for l := range levels {
-			if c.distinct(l) {
-				c.fill(n, l)
-			}
-		}
-		c.assumed.n++
-		c.linkNewest(n)
-		if c.ix.options.AssumedTTL > 0 {
-			c.until.extend(c.entries.n)
-			*c.until.at(n) = int64(until)
-		}
-	}
+	c.decodeAssumed(d, number)
 	for d.number(1) == 1 {
 		key := nameKey{d.hash(), uint32(d.number(max(len(c.groups)-1, 0)))}
 		o := &orphan{parent: nameKey{d.hash(), key.group}, tokens: d.tokens(maxEngineBlockTokens)}
@@ -380,12 +352,53 @@ func (w *Writer) decode(d *decoder) {
 			c.findName(o.parent.key, key.group) != 0:
 			d.fail("parked block %#x contradicts the rest", key.key)
 			return
-		case len(c.orphans.byName) < c.ix.options.OwnerOrphans:
-			c.park(key, o.parent, o.tokens, o.extras, TierGPU)
-			c.orphans.find(key).copies = o.copies
+		}
+		c.park(key, o.parent, o.tokens, o.extras, TierGPU)
+		if parked := c.orphans.find(key); parked != nil {
+			parked.copies = o.copies
 		}
 	}
-	w.stats = Stats{Epochs: 1}
+	if c.aliased == 0 {
+		c.indexed, c.tips = false, lookup{} // only the checks needed it
+	}
+	w.stats = Stats{Epochs: 1, ParkedDropped: w.stats.ParkedDropped}
+}
+
+// decodeAssumed links the assumed blocks, the oldest first. Each must be there, and younger
+// than those that follow it.
+func (c *contents) decodeAssumed(d *decoder, number []uint32) {
+	ttl := c.ix.options.AssumedTTL
+	latest := c.ix.options.Clock().Add(ttl).UnixNano()
+	for d.err == nil {
+		i := d.number(len(number) - 1)
+		if i == 0 || d.err != nil {
+			break
+		}
+		until := d.number64(math.MaxInt64)
+		n := number[i]
+		e := c.entries.at(n)
+		if e.kind() != kindAssumed || e.copies != 0 || c.entries.at(e.parent).listed() {
+			d.fail("entry %d is not to be assumed, or not before its parent", i)
+			return
+		}
+		e.copies = 1
+		for l := range levels {
+			if c.distinct(l) {
+				c.fill(n, l)
+			}
+		}
+		c.assumed.n++
+		c.linkNewest(n)
+		if ttl > 0 {
+			c.until.extend(c.entries.n)
+			*c.until.at(n) = min(int64(until), latest)
+		}
+	}
+	for _, n := range number {
+		if c.entries.at(n).unlisted() {
+			d.fail("an assumed block has no place in their order")
+		}
+	}
 }
 
 // decodeEntry adds an entry, or fails if it does not fit to its parent.
@@ -452,7 +465,7 @@ func (c *contents) decodeEntry(d *decoder, head uint32, number []uint32) uint32 
 	}
 	switch {
 	case d.err != nil:
-	case depth >= maxDepth || c.used >= entryMask-1:
+	case depth >= maxDepth || c.used >= maxEntry-1:
 		d.fail("too many blocks")
 	case kind != kindHandle && !border || !border && len(p.tokens) == 0 ||
 		kind == kindAssumed && !up.border() || len(c.groups) == 0 && kind != kindAssumed ||

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
@@ -96,6 +99,90 @@ func TestRestoreGivesBackCursorAndWriter(t *testing.T) {
 	require.ErrorIs(t, err, prefixindex.ErrFenced)
 	_, _, err = ix.Resume(0, 0)
 	require.ErrorIs(t, err, prefixindex.ErrNotJoined)
+}
+
+// TestWhatAnIndexTakesCanBeRestored has everything long, or large, that it accepts.
+func TestWhatAnIndexTakesCanBeRestored(t *testing.T) {
+	for name, fill := range map[string]func(f *fixture){
+		"name": func(f *fixture) {
+			_, err := f.ix.Join(strings.Repeat("x", 1<<20))
+			require.NoError(f, err)
+		},
+		"cursor": func(f *fixture) { f.w.Batch(func() []byte { return make([]byte, 1<<21) }) },
+		"group": func(f *fixture) {
+			s := &prefixindex.Span{Hashes: []prefixindex.EngineHash{1}, Tokens: tokens(4), BlockTokens: 4, Scope: scope}
+			for s.Group = math.MaxInt32; s.Group > math.MaxInt32-300; s.Group-- {
+				require.NoError(f, f.w.Store(s))
+			}
+		},
+		"extra": func(f *fixture) {
+			f.storeExtras(0, prefixindex.Extra{ID: strings.Repeat("y", 1<<20)})
+			f.storeExtras(9, prefixindex.Extra{ID: strings.Repeat("y", 1<<20)})
+		},
+		"extras": func(f *fixture) { f.storeExtras(0, make([]prefixindex.Extra, 1<<17)...) },
+		"whole span": func(f *fixture) {
+			s := &prefixindex.Span{Whole: true, BlockTokens: 1 << 20}
+			for i := range prefixindex.EngineHash(5000) {
+				s.Hashes = append(s.Hashes, i+1)
+			}
+			require.NoError(f, f.w.Store(s))
+		},
+		"expectation after an assumed block that is gone": func(f *fixture) {
+			var p, q prefixindex.Prompt
+			p.Reset(scope, tokens(8))
+			q.Reset(prefixindex.Scope{Model: "q"}, tokens(8))
+			require.NoError(f, f.w.Insert(&p, 1))
+			require.NoError(f, f.ix.Expect(f.ep, 0, &p, 1, time.Hour))
+			require.NoError(f, f.w.Store(&prefixindex.Span{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, prefixindex.Options{})
+			fill(f)
+			var file bytes.Buffer
+			require.NoError(t, f.ix.Snapshot(&file))
+			ix, err := prefixindex.Restore(prefixindex.Options{}, &file)
+			require.NoError(t, err)
+			want, got := f.ix.Stats(), ix.Stats()
+			require.Equal(t, [2]int{want.Endpoints, want.Handles}, [2]int{got.Endpoints, got.Handles})
+		})
+	}
+}
+
+// storeExtras stores a part of a block, parked if it has a parent.
+func (f *fixture) storeExtras(parent prefixindex.EngineHash, extras ...prefixindex.Extra) {
+	require.NoError(f, f.w.Store(&prefixindex.Span{
+		Hashes: []prefixindex.EngineHash{parent + 1}, Parent: parent, HasParent: parent != 0,
+		Tokens: tokens(2), BlockTokens: 2, Scope: scope, Extras: extras,
+	}))
+}
+
+// TestRestoredBlocksExpire restores what never expired where blocks do, and where they
+// live less long than they did.
+func TestRestoredBlocksExpire(t *testing.T) {
+	now := time.Unix(1000, 0)
+	o := prefixindex.Options{BlockTokens: 4, Clock: func() time.Time { return now }}
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		o.AssumedTTL = ttl
+		f := newFixture(t, o)
+		var p, q prefixindex.Prompt
+		p.Reset(prefixindex.Scope{Model: "p"}, tokens(64))
+		q.Reset(scope, tokens(64))
+		require.NoError(t, f.w.Insert(&p, 2))
+		var file bytes.Buffer
+		require.NoError(t, f.ix.Snapshot(&file))
+		o.AssumedTTL = time.Minute
+		var err error
+		f.ix, err = prefixindex.Restore(o, &file)
+		require.NoError(t, err)
+		f.ep, _ = f.ix.Find("a")
+		require.NoError(t, f.ix.Insert(f.ep, 0, &q, 3))
+		now = now.Add(time.Minute - 1)
+		f.holds(12, 12, 12)
+		now = now.Add(1)
+		f.holds(0, 0, 0)
+		require.Zero(t, f.ix.Stats().Blocks)
+	}
 }
 
 type brokenWriter struct{ room int }

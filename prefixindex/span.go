@@ -1,13 +1,17 @@
 package prefixindex
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // piece is an entry that cut proposes.
 type piece struct {
 	tip    uint64
 	tokens []uint32
-	extras []Extra
-	begin  int // tokens of its block before it
+	extras []Extra // At counts from the engine block's first token
+	from   int     // of this piece, in the same way
+	begin  int     // tokens of its block before it
 	border bool
 }
 
@@ -33,6 +37,11 @@ func (c *contents) store(s *Span) {
 		parent = c.root(uint64(c.ix.hasher.Root(s.Scope)))
 	}
 	first := parent
+	c.ahead = c.ahead[:0]
+	if parent != 0 && len(extras) == 0 && s.BlockTokens == c.ix.hasher.blockTokens && c.entries.at(parent).border() {
+		c.ahead = c.ix.hasher.appendChain(c.ahead, BlockHash(c.entries.at(parent).tip()), s.Tokens)
+	}
+	c.fetch(s.Hashes, group)
 	for i, hash := range s.Hashes {
 		from := i * s.BlockTokens
 		tokens := s.Tokens[from : from+s.BlockTokens]
@@ -44,11 +53,19 @@ func (c *contents) store(s *Span) {
 		own := extras[:n]
 		extras = extras[n:]
 
+		var pieces []piece
+		switch {
+		case len(c.ahead) > 0:
+			c.pieces = append(c.pieces[:0], piece{tip: uint64(c.ahead[i]), tokens: tokens, border: true})
+			pieces = c.pieces
+		case parent != 0:
+			pieces = c.cut(parent, tokens, own)
+		}
 		key := nameKey{uint64(hash), group}
 		known := c.findName(key.key, group)
 		parked := c.orphans.find(key)
 		switch {
-		case known != 0 && parent != 0 && c.same(known, parent, tokens, own):
+		case known != 0 && parent != 0 && c.same(known, parent, pieces):
 			c.addCopy(known, s.Tier, &st.Stored)
 		case parked != nil && parent == 0 && parked.parent == name && parked.same(tokens, own):
 			c.addParkedCopy(parked, s.Tier)
@@ -59,7 +76,7 @@ func (c *contents) store(s *Span) {
 			c.reap(first)
 			return
 		case parent != 0:
-			known = c.place(parent, key, tokens, own)
+			known = c.place(parent, key, pieces)
 			if known == 0 {
 				st.ParkedDropped += uint64(len(s.Hashes) - i)
 				c.reap(first)
@@ -97,17 +114,11 @@ func (c *contents) knownGroup(g int) (uint32, bool) {
 
 // root returns the entry that the first blocks of a scope follow.
 func (c *contents) root(hash uint64) uint32 {
-	root := uint32(0)
-	c.aliases(hash, func(n uint32, e *entry) bool {
-		if e.kind() == kindRoot {
-			root = n
-		}
-		return root == 0
-	})
-	if root != 0 {
-		return root
+	if n := c.find(hash, placeOf(0, kindRoot, 0)); n != 0 {
+		return n
 	}
 	e := entry{place: placeOf(0, kindRoot, 0), flags: flagBorder}
+	e.setKey(hash)
 	e.setTip(hash)
 	return c.newEntry(e)
 }
@@ -124,18 +135,14 @@ func (c *contents) cut(parent uint32, tokens []uint32, extras []Extra) []piece {
 		last = c.entries.at(c.above(e)).tip()
 	}
 	c.pieces = c.pieces[:0]
-	for len(tokens) > 0 {
-		p := piece{begin: begin}
-		n := min(size-begin, len(tokens))
+	for from := 0; from < len(tokens); {
+		n := min(size-begin, len(tokens)-from)
 		x := 0
-		for x < len(extras) && extras[x].At < n {
+		for x < len(extras) && extras[x].At < from+n {
 			x++
 		}
-		for i := x; i < len(extras); i++ {
-			extras[i].At -= n
-		}
-		p.tokens, p.extras = tokens[:n], extras[:x]
-		tokens, extras = tokens[n:], extras[x:]
+		p := piece{tokens: tokens[from : from+n], extras: extras[:x], from: from, begin: begin}
+		from, extras = from+n, extras[x:]
 		switch {
 		case begin+n < size:
 			tip = uint64(link(BlockHash(tip*mixExtra), sumTokens(p.tokens), p.extras))
@@ -173,10 +180,9 @@ func (c *contents) gather(n uint32, end int) {
 	}
 }
 
-// same reports whether a handle stands for these tokens after parent. Their hashes
-// say so.
-func (c *contents) same(n, parent uint32, tokens []uint32, extras []Extra) bool {
-	pieces := c.cut(parent, tokens, extras)
+// same reports whether a handle stands for these pieces after parent. Their hashes say
+// so.
+func (c *contents) same(n, parent uint32, pieces []piece) bool {
 	for i := len(pieces) - 1; i >= 0; i-- {
 		e := c.entries.at(n)
 		if e.tip() != pieces[i].tip || e.border() != pieces[i].border || e.isInner() != (i < len(pieces)-1) {
@@ -188,10 +194,9 @@ func (c *contents) same(n, parent uint32, tokens []uint32, extras []Extra) bool 
 }
 
 // place makes a handle known, without copies. It returns 0 if there is no room.
-func (c *contents) place(parent uint32, key nameKey, tokens []uint32, extras []Extra) uint32 {
-	pieces := c.cut(parent, tokens, extras)
+func (c *contents) place(parent uint32, key nameKey, pieces []piece) uint32 {
 	depth := c.entries.at(parent).depth()
-	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > entryMask-1 {
+	if int(depth)+len(pieces) > maxDepth || c.used+len(pieces) > maxEntry-1 {
 		return 0
 	}
 	n := parent
@@ -211,6 +216,9 @@ func (c *contents) place(parent uint32, key nameKey, tokens []uint32, extras []E
 		if kind == kindHandle {
 			e.setKey(key.key)
 			e.flags |= flagRecent
+			if p.border && c.indexed && c.findTip(p.tip) != 0 {
+				c.thin(p.tip)
+			}
 		}
 		n = c.newEntry(e)
 		c.newPart(n, p)
@@ -315,7 +323,7 @@ func (c *contents) whole(s *Span) int {
 			n += len(o.tokens)
 		}
 	}
-	return n
+	return min(n, math.MaxInt32)
 }
 
 // tokensOf returns the length of a handle.
@@ -332,20 +340,49 @@ func (c *contents) tokensOf(n uint32) int {
 	return total
 }
 
-// remove takes one copy of a block away.
-func (c *contents) remove(key nameKey, t Tier) {
+// fetch reads where the names of a span's blocks and their records will be looked for.
+// Memory answers many reads at once; those of the writes that follow would each wait for
+// the write before.
+func (c *contents) fetch(hashes []EngineHash, group uint32) {
+	var sum uint64
+	for _, hash := range hashes {
+		sum += c.names.peek(nameHash(uint64(hash), placeOf(0, kindHandle, group)))
+	}
+	for _, tip := range c.ahead {
+		sum += c.ix.records.peek(uint64(tip))
+	}
+	c.fetched = sum // or the compiler would leave the reads out
+}
+
+// remove takes one copy of each block away. All are found first, for the reason that
+// fetch gives.
+func (c *contents) remove(r *Removal) {
 	st := &c.writer.stats
-	n := c.findName(key.key, key.group)
-	if n == 0 {
-		c.removeParked(key, t)
+	group, ok := c.knownGroup(r.Group)
+	if !ok {
+		st.RemovedUnknown += uint64(len(r.Hashes))
 		return
 	}
-	if t != TierGPU && c.far.n == 0 || *c.copiesOf(n, t) == 0 {
-		st.RemovedUnknown++
-		return
+	c.found = c.found[:0]
+	for _, hash := range r.Hashes {
+		c.found = append(c.found, c.findName(uint64(hash), group))
 	}
-	st.Removed++
-	was := c.credit(n)
-	*c.copiesOf(n, t)--
-	c.recredit(n, was)
+	var sum uint64
+	for _, n := range c.found {
+		sum += c.ix.records.peek(c.entries.at(n).tip())
+	}
+	c.fetched = sum
+	for i, n := range c.found {
+		switch {
+		case n == 0:
+			c.removeParked(nameKey{uint64(r.Hashes[i]), group}, r.Tier)
+		case r.Tier != TierGPU && c.far.n == 0 || *c.copiesOf(n, r.Tier) == 0:
+			st.RemovedUnknown++
+		default:
+			st.Removed++
+			was := c.credit(n)
+			*c.copiesOf(n, r.Tier)--
+			c.recredit(n, was)
+		}
+	}
 }

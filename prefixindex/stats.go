@@ -2,7 +2,10 @@ package prefixindex
 
 // Stats returns counts of what the index holds and has done.
 //
-// O(owners), after the sweep of what has expired and of epochs that have ended is done.
+// It sweeps what has expired and epochs that have ended, and gives their memory back,
+// which of owners that nothing is written to nobody else does.
+//
+// O(owners), and that.
 func (ix *Index) Stats() Stats {
 	now := ix.options.Clock()
 	ix.sweep(-1)
@@ -16,7 +19,7 @@ func (ix *Index) Stats() Stats {
 				w := seat.writer
 				w.mu.Lock()
 				if !w.ended.Load() {
-					w.contents.expire(now)
+					w.tidy(now)
 					w.contents.measure(&s)
 				}
 				if !w.merged {
@@ -26,8 +29,9 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 	}
+	ix.records.trim()
 	s.Bytes, s.Withheld = ix.bytes(), ix.withheld.Load()
-	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, int(ix.records.blocks.Load())
+	s.Endpoints, s.Owners, s.Blocks = r.joined, r.seated, ix.records.blocks()
 	return s
 }
 
@@ -38,8 +42,12 @@ type Stats struct {
 	Owners    int // owners with a current Writer
 	Blocks    int // distinct block hashes held; of an owner: blocks it holds on any tier
 	Holdings  int // sum over owners of the blocks each holds on any tier
-	Handles   int // engine blocks that a removal or a child could name, parked ones included
-	Orphans   int // engine blocks parked for want of their parent
+
+	HoldingsGPU int // of Holdings: blocks held on GPU
+	HoldingsCPU int // of Holdings: blocks held on CPU and not on GPU; the rest is farther
+
+	Handles int // engine blocks that a removal or a child could name, parked ones included
+	Orphans int // engine blocks parked for want of their parent
 
 	Bytes int64 // memory of all this; of an owner: without its share of the hash table
 
@@ -58,6 +66,7 @@ type Stats struct {
 	ParkedDropped  uint64 // parked blocks given up: no room, or the epoch ended
 	Conflicts      uint64 // a known engine hash announced with other contents; the old ones stay
 	Evicted        uint64 // blocks that Options.OwnerBlocks or MaxBytes pushed out
+	Forgotten      uint64 // engine blocks no longer known by name, for want of room
 	Expired        uint64 // blocks without events that ended: by time, or at the owner's first event
 	Malformed      uint64 // spans and removals refused with ErrSpan
 	Fenced         uint64 // calls refused with ErrFenced
@@ -74,6 +83,8 @@ func (s *Stats) Add(t *Stats) {
 	s.Owners += t.Owners
 	s.Blocks += t.Blocks
 	s.Holdings += t.Holdings
+	s.HoldingsGPU += t.HoldingsGPU
+	s.HoldingsCPU += t.HoldingsCPU
 	s.Handles += t.Handles
 	s.Orphans += t.Orphans
 	s.Bytes += t.Bytes
@@ -98,6 +109,7 @@ func (s *Stats) add(t *Stats) {
 	s.ParkedDropped += t.ParkedDropped
 	s.Conflicts += t.Conflicts
 	s.Evicted += t.Evicted
+	s.Forgotten += t.Forgotten
 	s.Expired += t.Expired
 	s.Malformed += t.Malformed
 	s.Fenced += t.Fenced

@@ -22,3 +22,16 @@ func TestStatsAdd(t *testing.T) {
 	sum.Add(&one)
 	require.Equal(t, two, sum)
 }
+
+// TestStatsAtRestRebuildNothing asks again and again, as a page does.
+func TestStatsAtRestRebuildNothing(t *testing.T) {
+	f := newFixture(t, prefixindex.Options{})
+	for i := range 400 { // shards with a few blocks each
+		f.one(prefixindex.EngineHash(i+1), 0, uint32(i), 0, 0, 0)
+		if i%3 > 0 {
+			f.remove(prefixindex.TierGPU, prefixindex.EngineHash(i+1))
+		}
+	}
+	f.ix.Stats()
+	require.Zero(t, testing.AllocsPerRun(10, func() { f.ix.Stats() }))
+}

@@ -19,7 +19,8 @@ var stressFor = flag.Duration("stress", time.Second, "how long stress tests run"
 // instant: any lookup that reports another one is wrong.
 type role struct {
 	name     string
-	min, max int // of the run at every level, in blocks
+	min, max int     // of the runs on GPU or CPU, and on any tier, in blocks
+	gpu      *[2]int // of the run on GPU; nil: the same
 	write    func(w *prefixindex.Writer, stop func() bool)
 }
 
@@ -130,7 +131,7 @@ func stressRoles(fail func(error)) []role {
 				store(w, 3, 4)
 			}
 		}},
-		{name: "tiers", min: 3, max: 40, write: func(w *prefixindex.Writer, stop func() bool) {
+		{name: "tiers", min: 3, max: 40, gpu: &[2]int{0, 0}, write: func(w *prefixindex.Writer, stop func() bool) {
 			store(w, 0, 20)
 			store(w, 0, 40, onCPU)
 			remove(w, 0, 20)
@@ -141,6 +142,16 @@ func stressRoles(fail func(error)) []role {
 				remove(w, 40, 190)
 				remove(w, 60, 190, offCPU)
 				store(w, 3, 4, onCPU)
+			}
+		}},
+		{name: "hole on GPU over what is whole on CPU", min: 40, max: 40, gpu: &[2]int{5, 30}, write: func(w *prefixindex.Writer, stop func() bool) {
+			store(w, 0, 40, onCPU)
+			store(w, 0, 30)
+			for !stop() {
+				remove(w, 5, 6)
+				store(w, 30, 40)
+				remove(w, 30, 40)
+				store(w, 5, 6)
 			}
 		}},
 		{name: "cleared", min: 0, max: 60, write: func(w *prefixindex.Writer, stop func() bool) {
@@ -221,9 +232,24 @@ func TestStress(t *testing.T) {
 				}
 				ix.Match(&p, &m)
 				for i, r := range roles {
-					if run := m.Of(eps[i]).Any / 4; valid[i] && (run < r.min || run > r.max) {
-						t.Errorf("%s: run of %d blocks, want %d to %d", r.name, run, r.min, r.max)
-						stopped.Store(true)
+					if !valid[i] {
+						continue
+					}
+					h := m.Of(eps[i])
+					any := [2]int{r.min, r.max}
+					gpu := any
+					if r.gpu != nil {
+						gpu = *r.gpu
+					}
+					for _, level := range []struct {
+						name   string
+						tokens int
+						want   [2]int
+					}{{"GPU", h.GPU, gpu}, {"GPU or CPU", h.CPU, any}, {"any tier", h.Any, any}} {
+						if run := level.tokens / 4; run < level.want[0] || run > level.want[1] {
+							t.Errorf("%s: run of %d blocks on %s, want %v", r.name, run, level.name, level.want)
+							stopped.Store(true)
+						}
 					}
 				}
 				lookups.Add(1)

@@ -56,7 +56,7 @@ func (ix *Index) sweep(n int) {
 		if w := c.writer; w.contents == c {
 			ix.past.add(&w.stats)
 			w.merged = true
-			ix.owned.Add(-w.bytes.Swap(0))
+			w.accountFor(0, 0)
 		}
 		ix.mu.Unlock()
 		c.tables = tables{counted: true}

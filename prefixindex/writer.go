@@ -2,6 +2,9 @@ package prefixindex
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +44,7 @@ type Span struct {
 	// Tier is where the copies live.
 	Tier Tier
 
-	// Group is the engine's attention group; copies of different groups are
+	// Group is the engine's attention group, 0 to 1<<31-1; copies of different groups are
 	// counted apart, and a block is held while one group has it.
 	Group int
 
@@ -61,7 +64,8 @@ type Removal struct {
 
 // Writer writes one epoch of one owner. All methods are safe for concurrent use
 // and take the owner's lock; Writers of different owners run in parallel. Once
-// the epoch has ended they return ErrFenced and change nothing.
+// the epoch has ended they return ErrFenced and change nothing; so do a nil and a zero
+// Writer.
 type Writer struct {
 	ix       *Index
 	endpoint Endpoint
@@ -69,7 +73,8 @@ type Writer struct {
 	rank     int
 	ended    atomic.Bool
 	view     atomic.Uint32
-	bytes    atomic.Int64 // of contents
+	bytes    atomic.Int64 // of contents, as far as in Index.owned
+	held     atomic.Int64 // blocks, as far as in Index.held
 	due      atomic.Int64 // when the next of what expires is due
 
 	assumedDue atomic.Int64 // when the next block of Insert is
@@ -83,8 +88,8 @@ type Writer struct {
 	contents *contents
 	fed      bool // Store was called: the engine says what it holds
 	stats    Stats
-	merged   bool                    // the epoch has ended and Index.past includes stats
-	named    map[EngineHash]struct{} // scratch of validate
+	merged   bool     // the epoch has ended and Index.past includes stats
+	seen     []uint32 // scratch of validate
 }
 
 // maxEngineBlockTokens bounds an engine's block size, in tokens.
@@ -111,28 +116,43 @@ func (w *Writer) validate(s *Span) error {
 			return fmt.Errorf("%w: Extra.At is %d, want 0 to %d", ErrSpan, x.At, n-1)
 		}
 	}
-	clear(w.named)
-	if w.named == nil {
-		w.named = make(map[EngineHash]struct{})
-	}
+	i := -1
 	if s.HasParent && len(s.Tokens) > 0 {
-		w.named[s.Parent] = struct{}{}
+		i = slices.Index(s.Hashes, s.Parent)
 	}
-	for i, hash := range s.Hashes {
-		if _, twice := w.named[hash]; twice {
-			return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(hash))
-		}
-		w.named[hash] = struct{}{}
+	if i < 0 {
+		i = w.repeated(s.Hashes)
+	}
+	if i >= 0 {
+		return fmt.Errorf("%w: Hashes[%d], %#x, occurs before it or is the parent", ErrSpan, i, uint64(s.Hashes[i]))
 	}
 	return nil
+}
+
+// repeated returns the index of the first hash that occurs before it, or -1.
+func (w *Writer) repeated(hashes []EngineHash) int {
+	width := bits.Len(uint(2 * len(hashes)))
+	w.seen = slices.Grow(w.seen[:0], 1<<width)[:1<<width]
+	clear(w.seen)
+	for i, hash := range hashes {
+		at := uint64(hash) * mixBlock >> (64 - width)
+		for w.seen[at] != 0 {
+			if hashes[w.seen[at]-1] == hash {
+				return i
+			}
+			at = (at + 1) & (1<<width - 1)
+		}
+		w.seen[at] = uint32(i + 1)
+	}
+	return -1
 }
 
 func validatePlace(t Tier, group int) error {
 	if t > TierShared {
 		return fmt.Errorf("%w: Tier is %d, want 0 to %d", ErrSpan, t, TierShared)
 	}
-	if group < 0 {
-		return fmt.Errorf("%w: Group is %d, want 0 or more", ErrSpan, group)
+	if group < 0 || group > math.MaxInt32 {
+		return fmt.Errorf("%w: Group is %d, want 0 to %d", ErrSpan, group, math.MaxInt32)
 	}
 	return nil
 }
@@ -153,20 +173,60 @@ func (ix *Index) Writer(e Endpoint, rank int) (*Writer, error) {
 // begin takes the lock, checks the fence and sweeps out what has expired by now, which
 // it returns. Unless there is an error, the caller gives the lock back.
 func (w *Writer) begin() (now time.Time, err error) {
+	if w == nil || w.ix == nil {
+		return now, fmt.Errorf("%w: there was none, a Writer comes from Index.Writer", ErrFenced)
+	}
+	now, ok := w.enter()
+	if !ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return now, w.fenced()
+	}
+	return now, nil
+}
+
+// enter is begin that does not mind coming too late.
+func (w *Writer) enter() (now time.Time, ok bool) {
 	w.ix.sweep(sweepStep)
 	now = w.ix.options.Clock()
 	w.mu.Lock()
+	yield("locked")
 	if w.ended.Load() {
-		err = w.fenced()
 		w.mu.Unlock()
-		return now, err
+		return now, false
 	}
 	w.contents.expire(now)
-	return now, nil
+	return now, true
+}
+
+// enter is Writer.enter for the owner's present epoch, or its first.
+func (ix *Index) enter(e Endpoint, rank int) (w *Writer, now time.Time, err error) {
+	for ok := false; !ok; { // else a newer epoch began meanwhile, or the endpoint left
+		if w, err = ix.open(e, rank, false); err != nil {
+			return nil, now, err
+		}
+		now, ok = w.enter()
+	}
+	return w, now, nil
+}
+
+// mostScratch is how many elements of scratch are kept from one write to the next.
+const mostScratch = 4096
+
+// released returns scratch that nothing of the caller's is left in.
+func released[T any](scratch []T) []T {
+	if cap(scratch) > mostScratch {
+		return nil
+	}
+	clear(scratch[:cap(scratch)])
+	return scratch[:0]
 }
 
 // done gives the lock back after a write.
 func (w *Writer) done() {
+	if cap(w.seen) > mostScratch {
+		w.seen = nil
+	}
 	w.account()
 	w.checkInvariants()
 	w.mu.Unlock()
@@ -189,8 +249,7 @@ func (w *Writer) currentView() View { return View(w.view.Load()) }
 // Store records that the engine has cached the blocks of s. Blocks whose parent
 // the epoch does not know are parked. Errors are ErrFenced and ErrSpan: tokens
 // that are not BlockTokens for each hash, a hash that occurs twice or is its own
-// parent, an extra outside the span, a negative group, a tier or block size out of
-// range.
+// parent, an extra outside the span, a group, tier or block size out of range.
 //
 // The first Store of an epoch ends what Insert recorded in it: from then on the engine
 // says what it holds, and nothing would ever take those blocks back.
@@ -218,6 +277,10 @@ func (w *Writer) Store(s *Span) error {
 	}
 	if len(s.Tokens) > 0 {
 		c.store(s)
+		c.pieces, c.extras, c.spanned = released(c.pieces), released(c.extras), released(c.spanned)
+		if cap(c.ahead) > mostScratch {
+			c.ahead = nil
+		}
 	} else {
 		c.locate(s)
 	}
@@ -245,26 +308,21 @@ func (w *Writer) Insert(p *Prompt, blocks int) error {
 // Insert is Writer.Insert for routers: it records what was routed to an owner that
 // sends no events, opening its epoch if it has none. Errors are ErrNotJoined,
 // ErrFull, a rank out of range, and ErrEvents if Store was ever called in this epoch.
+// Rank -1, a pick's where nothing was held, is taken as 0.
 //
 // O(blocks); takes the owner's lock.
 func (ix *Index) Insert(e Endpoint, rank int, p *Prompt, blocks int) error {
-	for {
-		w, err := ix.open(e, rank, false)
-		if err != nil {
-			return err
-		}
-		now, err := w.begin()
-		if err != nil {
-			continue // a newer epoch began meanwhile, or the endpoint left
-		}
-		if w.fed {
-			w.mu.Unlock()
-			return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
-		}
-		w.insert(p, blocks, now)
-		w.done()
-		return nil
+	w, now, err := ix.enter(e, rank)
+	if err != nil {
+		return err
 	}
+	if w.fed {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %q rank %d", ErrEvents, w.name, rank)
+	}
+	w.insert(p, blocks, now)
+	w.done()
+	return nil
 }
 
 func (w *Writer) insert(p *Prompt, n int, now time.Time) {
@@ -284,8 +342,8 @@ func (w *Writer) insert(p *Prompt, n int, now time.Time) {
 }
 
 // Remove takes one copy away for each hash. A hash of which nothing is held is
-// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a negative
-// group, a tier out of range.
+// counted, and does not stop the others. Errors are ErrFenced and ErrSpan: a group or tier
+// out of range.
 //
 // O(hashes), no allocation.
 func (w *Writer) Remove(r *Removal) error {
@@ -298,14 +356,7 @@ func (w *Writer) Remove(r *Removal) error {
 		return err
 	}
 	c := w.contents
-	group, ok := c.knownGroup(r.Group)
-	if !ok {
-		w.stats.RemovedUnknown += uint64(len(r.Hashes))
-		return nil
-	}
-	for _, hash := range r.Hashes {
-		c.remove(nameKey{uint64(hash), group}, r.Tier)
-	}
+	c.remove(r)
 	c.trim()
 	return nil
 }
@@ -349,8 +400,11 @@ func (w *Writer) SetView(v View) error {
 
 // Stats returns counts of this epoch. It works after the epoch has ended.
 //
-// O(1), and what has expired.
+// O(1), and the sweep of what has expired, whose memory it gives back.
 func (w *Writer) Stats() Stats {
+	if w == nil || w.ix == nil {
+		return Stats{}
+	}
 	now := w.ix.options.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,7 +415,7 @@ func (w *Writer) Stats() Stats {
 		}
 		return s
 	}
-	w.contents.expire(now)
+	w.tidy(now)
 	s := w.stats
 	s.Endpoints, s.Owners = 1, 1
 	w.contents.measure(&s)
@@ -369,9 +423,21 @@ func (w *Writer) Stats() Stats {
 	return s
 }
 
+// tidy ends what has expired, and gives back the memory of that and of what lookups have
+// ended.
+func (w *Writer) tidy(now time.Time) {
+	w.contents.expire(now)
+	w.contents.trim()
+	w.account()
+}
+
 // measure adds what is held now.
 func (c *contents) measure(s *Stats) {
-	s.Holdings += c.holdings
+	s.Holdings += c.holdings()
+	s.HoldingsGPU += c.held[levelGPU]
+	if c.distinct(levelCPU) {
+		s.HoldingsCPU += c.held[levelCPU] - c.held[levelGPU]
+	}
 	s.Orphans += len(c.orphans.byName)
 	s.Handles += c.handles + len(c.orphans.byName)
 }

@@ -37,6 +37,37 @@ func TestNewWriterFencesTheOld(t *testing.T) {
 	require.EqualValues(t, 2, f.ix.Stats().Epochs)
 }
 
+func TestNoWriterIsAnEndedOne(t *testing.T) {
+	for _, w := range []*prefixindex.Writer{nil, {}} {
+		require.ErrorIs(t, w.Store(&prefixindex.Span{}), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Remove(&prefixindex.Removal{}), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Insert(&prefixindex.Prompt{}, -1), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.Clear(), prefixindex.ErrFenced)
+		require.ErrorIs(t, w.SetView(prefixindex.ViewLive), prefixindex.ErrFenced)
+		require.Zero(t, w.Stats())
+	}
+}
+
+// TestManyImagesInOneEngineBlock stores one that spans many blocks and has an image in
+// each of them.
+func TestManyImagesInOneEngineBlock(t *testing.T) {
+	const blocks = 1 << 17
+	f := newFixture(t, prefixindex.Options{})
+	s := &prefixindex.Span{
+		Hashes: []prefixindex.EngineHash{1}, Tokens: tokens(4 * blocks), BlockTokens: 4 * blocks, Scope: scope,
+	}
+	for i := range 2 * blocks {
+		s.Extras = append(s.Extras, prefixindex.Extra{At: 2 * i, ID: "image"})
+	}
+	require.NoError(t, f.w.Store(s))
+	require.NoError(t, f.w.Store(s))
+	require.EqualValues(t, 1, f.w.Stats().Copies)
+	var p prefixindex.Prompt
+	p.Reset(scope, s.Tokens, s.Extras...)
+	f.ix.Match(&p, &f.match)
+	require.Equal(t, 4*blocks, f.match.Of(f.ep).GPU)
+}
+
 func TestLeaveFences(t *testing.T) {
 	f := newFixture(t, prefixindex.Options{})
 	f.store(prefixindex.TierGPU, 4, 0, 0, 1, 2)
@@ -322,7 +353,7 @@ func TestMalformedSpansChangeNothing(t *testing.T) {
 		"BlockTokens is -1, want 0 to 1048576":      {Hashes: one, BlockTokens: -1},
 		"Hashes[1], 0x1, occurs before":             {Hashes: []prefixindex.EngineHash{1, 1}, Tokens: tokens(8), BlockTokens: 4},
 		"Hashes[0], 0x1, occurs before":             {Hashes: one, Parent: 1, HasParent: true, Tokens: tokens(4), BlockTokens: 4},
-		"Group is -1, want 0 or more":               {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Group: -1},
+		"Group is -1, want 0 to 2147483647":         {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Group: -1},
 		"Tier is 4, want 0 to 3":                    {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Tier: 4},
 		"Extra.At is 4, want 0 to 3":                {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Extras: []prefixindex.Extra{{At: 4}}},
 		"Extra.At is -1, want 0 to 3":               {Hashes: one, Tokens: tokens(4), BlockTokens: 4, Extras: []prefixindex.Extra{{At: -1}}},

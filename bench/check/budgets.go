@@ -140,6 +140,9 @@ func parseLimit(s, metric string) (limit, error) {
 	return l, nil
 }
 
+// inTime reports whether a metric says how long something takes.
+func inTime(metric string) bool { return inNanoseconds(metric) || strings.HasPrefix(metric, "ns/") }
+
 func inNanoseconds(metric string) bool {
 	return metric == "ns/op" || metric == "ns" || strings.HasSuffix(metric, "-ns")
 }

@@ -4,6 +4,7 @@ package main
 const (
 	verdictOK       = "ok"
 	verdictMoonshot = "moonshot" // better than the budget asks
+	verdictSlack    = "slack"    // over budget, but a time, and not by more than the slack
 	verdictMiss     = "MISS"
 	verdictMissing  = "MISSING" // not measured
 	verdictNoBase   = "NO BASE" // its base was not measured
@@ -19,18 +20,20 @@ type judgement struct {
 	verdict       string
 }
 
-func (j *judgement) holds() bool { return j.verdict == verdictOK || j.verdict == verdictMoonshot }
+func (j *judgement) holds() bool {
+	return j.verdict == verdictOK || j.verdict == verdictMoonshot || j.verdict == verdictSlack
+}
 
 // judge compares medians. A row with fewer than count samples does not hold.
-func judge(rows []budget, r *results, count int) []judgement {
+func judge(rows []budget, r *results, count int, slack float64) []judgement {
 	judged := make([]judgement, len(rows))
 	for i, row := range rows {
-		judged[i] = judgeRow(row, r, count)
+		judged[i] = judgeRow(row, r, count, slack)
 	}
 	return judged
 }
 
-func judgeRow(row budget, r *results, count int) judgement {
+func judgeRow(row budget, r *results, count int, slack float64) judgement {
 	j := judgement{budget: row, verdict: verdictMissing}
 	own := r.samples[row.quantity]
 	if j.samples = len(own); j.samples == 0 {
@@ -56,6 +59,8 @@ func judgeRow(row budget, r *results, count int) judgement {
 		j.verdict = verdictMoonshot
 	case j.median <= row.limit.of(base):
 		j.verdict = verdictOK
+	case slack > 1 && inTime(row.metric) && j.median <= slack*row.limit.of(base):
+		j.verdict = verdictSlack
 	default:
 		j.verdict = verdictMiss
 	}

@@ -5,12 +5,15 @@
 // the budgets file. It exits with 1 if a budget does not hold, was not measured, or
 // was measured less than -count times, and with 2 if it cannot tell.
 //
-//	check [-budgets file] [-count n] [results ...]   judge; without files, read standard input
+//	check [-budgets file] [-count n] [-slack x] [results ...]
+//	                                                 judge; without files, read standard input
 //	check -table [results ...]                       print medians, judge nothing
 //	check -pattern [-budgets file]                   print a -bench pattern that runs what is judged
 //
 // Most budgets are ratios of two medians of the same run, so that they hold on a
-// slow machine as on a fast one.
+// slow machine as on a fast one. On one that is busy with other things, and of few
+// counts, medians of times say little: -slack 3 lets them be three times their budget,
+// which still finds what got slower by its design. Bytes and allocations get no slack.
 package main
 
 import (
@@ -41,11 +44,15 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	var (
 		budgets = flags.String("budgets", "bench/budgets.txt", "the budgets `file`")
 		count   = flags.Int("count", 10, "the fewest `samples` that a row may be judged by")
+		slack   = flags.Float64("slack", 1, "by what `factor` a time may exceed its budget")
 		medians = flags.Bool("table", false, "print medians and judge nothing")
 		names   = flags.Bool("pattern", false, "print the -bench pattern of what has a budget")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if !(*slack >= 1) {
+		return fmt.Errorf("-slack is %v, want 1 or more", *slack)
 	}
 	if *medians {
 		r, err := readResults(flags.Args(), stdin)
@@ -67,7 +74,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	judged := judge(rows, r, *count)
+	judged := judge(rows, r, *count, *slack)
 	if _, err := io.WriteString(stdout, judgementTable(judged, r)); err != nil {
 		return err
 	}

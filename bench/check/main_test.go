@@ -71,6 +71,21 @@ func TestSlowDownFails(t *testing.T) {
 	require.Contains(t, out, "4 of 5 rows hold")
 }
 
+func TestSlackIsForTimesAlone(t *testing.T) {
+	out, err := check(t, output(2*12_000), "-slack", "2")
+	require.NoError(t, err)
+	require.Regexp(t, `Hash +ns/op .* 6\.86x +4x +3x +slack +10\n`, out)
+	_, err = check(t, output(2*12_000), "-slack", "1.5")
+	require.ErrorIs(t, err, errMiss)
+	large := strings.ReplaceAll(output(12_000), "59.5 B/block", "81 B/block")
+	_, err = check(t, large, "-slack", "9")
+	require.ErrorIs(t, err, errMiss)
+	for _, bad := range []string{"0", "0.9", "NaN", "-1"} {
+		_, err = check(t, output(12_000), "-slack", bad)
+		require.ErrorContains(t, err, "-slack")
+	}
+}
+
 func TestSlowMachinePasses(t *testing.T) {
 	slow := strings.NewReplacer("BenchmarkFloor-2 \t 300000\t 3", "BenchmarkFloor-2 \t 300000\t 13").
 		Replace(output(4 * 12_000))

@@ -3,8 +3,8 @@
 // engines said. It is slow and keeps everything. With prefixindex it shares the
 // hasher and the types of the arguments, and no other code.
 //
-// Two bounds of prefixindex have no counterpart, since which block goes is theirs to
-// choose: the capacity of an owner with events, and the number of ghosts.
+// Some bounds of prefixindex have no counterpart, since which block goes is theirs to
+// choose: the capacity of an owner with events, and how much is known of one.
 package reference
 
 import (
@@ -33,12 +33,15 @@ type Owner struct {
 	whole   [4]int // longest Whole span by tier, in tokens
 	assumed []assumed
 	fed     bool // Store was called: from then on nothing is assumed that came before
+
+	expected  []expectation                  // the first to end first
+	confirmed map[prefixindex.BlockHash]bool // of these, what events have said since
 }
 
 // Counts are the counters of prefixindex.Stats that the reference keeps.
 type Counts struct {
 	Stored, Copies, CopiesCapped, Inserted, Removed, RemovedUnknown, Placed, PlacedUnknown,
-	Parked, ParkedDropped, Conflicts, Evicted, Expired uint64
+	Parked, ParkedDropped, Conflicts, Evicted, Expired, Expected, Confirmed uint64
 }
 
 type key struct {
@@ -62,6 +65,12 @@ type assumed struct {
 	until time.Time
 }
 
+// expectation is what one Expect recorded.
+type expectation struct {
+	hashes []prefixindex.BlockHash
+	until  time.Time
+}
+
 // New returns an owner that holds nothing.
 func New(h prefixindex.Hasher, o Options) *Owner {
 	w := &Owner{hasher: h, options: o}
@@ -73,7 +82,11 @@ func New(h prefixindex.Hasher, o Options) *Owner {
 func (w *Owner) Clear() {
 	w.Counts.ParkedDropped += uint64(w.Orphans())
 	w.blocks, w.assumed = map[key]*block{}, nil
+	w.DropExpected()
 }
+
+// DropExpected ends all expectations uncounted.
+func (w *Owner) DropExpected() { w.expected, w.confirmed = nil, map[prefixindex.BlockHash]bool{} }
 
 // Store is prefixindex.Writer.Store for spans that are well formed.
 func (w *Owner) Store(s *prefixindex.Span) {
@@ -82,6 +95,7 @@ func (w *Owner) Store(s *prefixindex.Span) {
 		w.Counts.Expired += uint64(len(w.assumed))
 		w.assumed = nil
 	}
+	defer w.confirm()
 	w.lengthen(s)
 	if len(s.Tokens) == 0 {
 		for _, hash := range s.Hashes {
@@ -111,7 +125,7 @@ func (w *Owner) Store(s *prefixindex.Span) {
 		}
 		k := key{s.Group, hash}
 		switch old := w.blocks[k]; {
-		case old != nil && !old.same(b):
+		case old != nil && !w.same(k, b):
 			w.Counts.Conflicts += uint64(len(s.Hashes) - i)
 			return
 		case old != nil:
@@ -131,9 +145,57 @@ func (w *Owner) Store(s *prefixindex.Span) {
 	}
 }
 
-func (b *block) same(c *block) bool {
-	return b.parent == c.parent && b.hasParent == c.hasParent && b.scope == c.scope &&
-		slices.Equal(b.tokens, c.tokens) && slices.Equal(b.extras, c.extras)
+// same reports whether b is what k names: to the token, and once the block's place in its
+// chain is known, with extras in the same of the index's blocks.
+func (w *Owner) same(k key, b *block) bool {
+	old := w.blocks[k]
+	if b.parent != old.parent || b.hasParent != old.hasParent || b.scope != old.scope ||
+		!slices.Equal(b.tokens, old.tokens) {
+		return false
+	}
+	start, grain := 0, 1
+	if path, ok := w.path(k); ok {
+		grain = w.hasher.BlockTokens()
+		for _, above := range path[:len(path)-1] {
+			start += len(above.tokens)
+		}
+	}
+	return slices.EqualFunc(b.extras, old.extras, func(x, y prefixindex.Extra) bool {
+		x.At, y.At = (start+x.At)/grain, (start+y.At)/grain
+		return x == y
+	})
+}
+
+// confirm notes what is expected and now held because of events.
+func (w *Owner) confirm() {
+	if len(w.expected) == 0 {
+		return
+	}
+	reported := w.reported(prefixindex.TierGPU)
+	for _, x := range w.expected {
+		for _, hash := range x.hashes {
+			if reported[hash] && !w.confirmed[hash] {
+				w.confirmed[hash] = true
+				w.Counts.Confirmed++
+			}
+		}
+	}
+}
+
+// Expect is prefixindex.Index.Expect of the blocks of a prompt from number from on.
+func (w *Owner) Expect(hashes []prefixindex.BlockHash, from int, until, now time.Time) {
+	w.Expire(now)
+	if from >= len(hashes) {
+		return
+	}
+	hashes = hashes[from:]
+	reported := w.reported(prefixindex.TierGPU)
+	for _, hash := range hashes {
+		w.confirmed[hash] = reported[hash]
+		w.Counts.Expected++
+	}
+	w.expected = append(w.expected, expectation{hashes, until})
+	slices.SortStableFunc(w.expected, func(a, b expectation) int { return a.until.Compare(b.until) })
 }
 
 func (w *Owner) lengthen(s *prefixindex.Span) {
@@ -198,8 +260,20 @@ func (w *Owner) Insert(hashes []prefixindex.BlockHash, now time.Time) {
 	}
 }
 
-// Expire drops the blocks of Insert whose time is over.
+// Expire drops the blocks of Insert and Expect whose time is over.
 func (w *Owner) Expire(now time.Time) {
+	for len(w.expected) > 0 && !w.expected[0].until.After(now) {
+		ended := w.expected[0].hashes
+		w.expected = w.expected[1:]
+		for _, hash := range ended {
+			if !slices.ContainsFunc(w.expected, func(x expectation) bool { return slices.Contains(x.hashes, hash) }) {
+				if !w.confirmed[hash] {
+					w.Counts.Expired++
+				}
+				delete(w.confirmed, hash)
+			}
+		}
+	}
 	if w.options.AssumedTTL == 0 {
 		return
 	}
@@ -246,6 +320,24 @@ func (w *Owner) Orphans() int {
 
 // Held returns the index's blocks that are held on a tier up to farthest.
 func (w *Owner) Held(farthest prefixindex.Tier, now time.Time) map[prefixindex.BlockHash]bool {
+	held := w.reported(farthest)
+	for _, a := range w.assumed {
+		if w.options.AssumedTTL == 0 || a.until.After(now) {
+			held[a.hash] = true
+		}
+	}
+	for _, x := range w.expected {
+		for _, hash := range x.hashes {
+			if x.until.After(now) && !w.confirmed[hash] {
+				held[hash] = true
+			}
+		}
+	}
+	return held
+}
+
+// reported is Held as far as events say so.
+func (w *Owner) reported(farthest prefixindex.Tier) map[prefixindex.BlockHash]bool {
 	size := w.hasher.BlockTokens()
 	held := map[prefixindex.BlockHash]bool{}
 	for k := range w.blocks {
@@ -283,11 +375,6 @@ func (w *Owner) Held(farthest prefixindex.Tier, now time.Time) map[prefixindex.B
 			if whole {
 				held[hash] = true
 			}
-		}
-	}
-	for _, a := range w.assumed {
-		if w.options.AssumedTTL == 0 || a.until.After(now) {
-			held[a.hash] = true
 		}
 	}
 	return held

@@ -2,10 +2,10 @@ package zmtp
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/warmroute/warmroute/kvevents"
 )
@@ -13,7 +13,7 @@ import (
 // ErrNoReplay means that the Source has no ReplayAddress.
 var ErrNoReplay = errors.New("zmtp: no replay address")
 
-// endSeq in place of a number ends a replay.
+// endSeq in place of a number ends a replay; no frame has it.
 const endSeq = math.MaxUint64
 
 // Replay asks the engine for what it still has from a number on, as
@@ -48,7 +48,7 @@ func (s *Source) Replay(ctx context.Context, from uint64, yield func(kvevents.Fr
 	s.countReplay(func(r *ReplayStats) { r.Waiting-- })
 	if err == nil {
 		s.countReplay(func(r *ReplayStats) { r.Running++ })
-		err = s.replay(ctx, from, yield)
+		err = s.replay(ctx, cancel, from, yield)
 		s.o.Replays.release()
 		s.countReplay(func(r *ReplayStats) { r.Running-- })
 	}
@@ -59,8 +59,8 @@ func (s *Source) Replay(ctx context.Context, from uint64, yield func(kvevents.Fr
 			r.Failed++
 		}
 	})
-	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrClosed) {
-		return ErrClosed
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrClosed) || errors.Is(cause, ErrSilent)) {
+		return cause
 	}
 	return err
 }
@@ -71,25 +71,35 @@ func (s *Source) countReplay(f func(*ReplayStats)) {
 	f(&s.stats.Replays)
 }
 
-func (s *Source) replay(ctx context.Context, from uint64, yield func(kvevents.Frame) error) error {
+func (s *Source) replay(
+	ctx context.Context, cancel context.CancelCauseFunc, from uint64, yield func(kvevents.Frame) error,
+) error {
 	socket := SocketOptions{Address: s.o.ReplayAddress, Limits: s.o.limits()}
 	socket.IdleTimeout = s.o.ReplayTimeout
 	socket.Heartbeat = -1
-	// A DEALER writes by itself the empty frame that a REQ would put before its request.
-	request := [][]byte{{}, binary.BigEndian.AppendUint64(nil, from)}
+	// An engine sends a replay in one go. Silence within it means that the end was lost, as
+	// ends are, and the sooner that shows, the sooner the rest is asked for.
+	lull := s.o.ReplayTimeout / 5
+	late := time.AfterFunc(math.MaxInt64, func() {
+		cancel(fmt.Errorf("%w: nothing for %v within a replay", ErrSilent, lull))
+	})
+	defer late.Stop()
 	var next uint64 // the least number that may follow
-	return s.o.Transport.Request(ctx, socket, request, func(message [][]byte) (bool, error) {
-		f, end, ok := parseReply(message)
+	return s.o.Transport.Request(ctx, socket, kvevents.ReplayRequest(from), func(message [][]byte) (bool, error) {
+		late.Stop()
+		defer late.Reset(lull)
+		f, end, err := kvevents.ParseReplay(message)
 		switch {
 		case end:
 			return false, nil
-		case !ok || f.Seq < from:
+		case err != nil || f.Seq < from:
 			s.countReplay(func(r *ReplayStats) { r.Malformed++ })
 			return true, nil
 		case f.Seq < next:
 			return false, fmt.Errorf("%w: replay of %d after %d", ErrProtocol, f.Seq, next-1)
 		}
 		next = f.Seq + 1
+		message[len(message)-1] = nil // the payload is ours from here on
 		s.countReplay(func(r *ReplayStats) {
 			r.Frames++
 			r.Bytes += uint64(len(f.Payload))
@@ -99,28 +109,4 @@ func (s *Source) replay(ctx context.Context, from uint64, yield func(kvevents.Fr
 		}
 		return true, ctx.Err()
 	})
-}
-
-// parseReply reads one reply to a replay request: [∅][seq][payload] of engines that
-// leave out the topic, [∅][topic][seq][payload] of those that do not. Exactly one empty
-// frame goes first, for an empty topic looks the same. The end marker alone has the
-// number 2^64-1; an empty payload proves nothing.
-func parseReply(message [][]byte) (f kvevents.Frame, end, ok bool) {
-	if len(message) < 3 || len(message) > 4 || len(message[0]) != 0 {
-		return f, false, false
-	}
-	seq, payload := message[len(message)-2], len(message)-1
-	if len(seq) != 8 {
-		return f, false, false
-	}
-	f.Seq = binary.BigEndian.Uint64(seq)
-	if f.Seq == endSeq {
-		return f, true, false
-	}
-	if len(message) == 4 {
-		f.Topic = string(message[1])
-	}
-	f.Payload = message[payload]
-	message[payload] = nil // ours from here on
-	return f, false, true
 }

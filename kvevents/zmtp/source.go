@@ -57,16 +57,22 @@ func (s *Source) run(ctx context.Context) {
 	defer close(s.done)
 	wait := newBackoff(s.o.BackoffMin, s.o.BackoffMax, s.o.Seed)
 	socket := SocketOptions{Address: s.o.Address, Topic: s.o.Topic, Listen: s.o.Listen, Limits: s.o.limits()}
-	for ctx.Err() == nil {
+	for said := ""; ctx.Err() == nil; {
 		err := s.o.Transport.Subscribe(ctx, socket, (*sink)(s))
 		if ctx.Err() != nil {
 			break
 		}
 		if s.ended(err) {
 			wait.reset()
+			said = ""
 		}
 		d := wait.next()
-		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "kv events: connection ended",
+		level := slog.LevelWarn
+		if said == err.Error() {
+			level = slog.LevelDebug // an engine that is gone is gone for many attempts
+		}
+		said = err.Error()
+		s.o.Logger.LogAttrs(ctx, level, "kv events: connection ended",
 			slog.String("address", s.o.Address), slog.Any("error", err), slog.Duration("retry_in", d))
 		sleep(ctx, d)
 		s.mu.Lock()

@@ -33,14 +33,19 @@ func (f *fakeTransport) Subscribe(ctx context.Context, _ zmtp.SocketOptions, eve
 }
 
 func (f *fakeTransport) Request(
-	_ context.Context, _ zmtp.SocketOptions, _ [][]byte, yield func([][]byte) (bool, error),
+	ctx context.Context, o zmtp.SocketOptions, _ [][]byte, yield func([][]byte) (bool, error),
 ) error {
 	for _, m := range f.replies {
 		if more, err := yield(m); err != nil || !more {
 			return err
 		}
 	}
-	return zmtp.ErrSilent
+	select {
+	case <-time.After(o.IdleTimeout):
+		return zmtp.ErrSilent
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -241,6 +246,33 @@ func TestReplayReplies(t *testing.T) {
 	require.ErrorIs(t, s.Replay(t.Context(), 5, yield), zmtp.ErrProtocol)
 	tr.replies = [][][]byte{{{}, {}, end, {}}}
 	require.NoError(t, s.Replay(t.Context(), 5, yield), "the end marker with a topic")
-	tr.replies = nil
-	require.ErrorIs(t, s.Replay(t.Context(), 5, yield), zmtp.ErrSilent)
+}
+
+// A replay may be long in coming, but once it has begun silence ends it soon: its end was
+// lost. What yield takes is not silence.
+func TestReplayWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &fakeTransport{}
+		s, err := zmtp.NewSource(zmtp.SourceOptions{
+			Address: "tcp://127.0.0.1:1", ReplayAddress: "tcp://127.0.0.1:2", Transport: tr, ReplayTimeout: 10 * time.Second,
+		})
+		require.NoError(t, err)
+		for _, c := range []struct {
+			replies [][][]byte
+			took    time.Duration
+		}{
+			{nil, 10 * time.Second},
+			{[][][]byte{{{}, number(5), {}}, {{}, number(6), {}}}, 3*time.Second + 3*time.Second + 2*time.Second},
+		} {
+			tr.replies = c.replies
+			began := time.Now()
+			err := s.Replay(t.Context(), 5, func(kvevents.Frame) error {
+				time.Sleep(3 * time.Second)
+				return nil
+			})
+			require.ErrorIs(t, err, zmtp.ErrSilent)
+			require.Equal(t, c.took, time.Since(began))
+		}
+		require.NoError(t, s.Close())
+	})
 }

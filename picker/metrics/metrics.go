@@ -10,9 +10,13 @@ import (
 	"unicode"
 
 	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
+	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 // Kind says how a metric behaves.
@@ -39,8 +43,9 @@ type Metric struct {
 
 // Stats are the structs that are counted in.
 type Stats interface {
-	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats |
-		picker.Stats | picker.LedgerStats | picker.Calibration
+	prefixindex.Stats | kvevents.SubscriberStats | kvevents.DemuxStats | zmtp.SourceStats |
+		picker.Stats | picker.LedgerStats | picker.Calibration |
+		enginemetrics.Stats | openaireq.ClientStats | httptransport.Stats | EndpointStats
 }
 
 // Of yields every number in s. labels, which say whose s it is, are put on each metric;
@@ -66,10 +71,20 @@ func subject(s any) string {
 		return "subscriber"
 	case kvevents.DemuxStats:
 		return "demux"
+	case zmtp.SourceStats:
+		return "source"
 	case picker.LedgerStats:
 		return "ledger"
 	case picker.Calibration:
 		return "calibration"
+	case enginemetrics.Stats:
+		return "scraper"
+	case openaireq.ClientStats:
+		return "tokenizer"
+	case httptransport.Stats:
+		return "transport"
+	case EndpointStats:
+		return "endpoint"
 	default:
 		return "picker"
 	}
@@ -116,6 +131,9 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 			}
 		case time.Duration:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
+			if field.Name == "Spent" { // all together; others are of now
+				m.Name, m.Kind = m.Name+"_total", Counter
+			}
 			w.emit(m, x.Seconds())
 		case time.Time:
 			m.Name, m.Unit = m.Name+"_seconds", "seconds"
@@ -129,9 +147,29 @@ func (w *walk) fields(prefix string, v reflect.Value) {
 				m.Labels = slices.Concat(w.labels, []Label{{"result", picker.Result(result).String()}})
 				w.count(m, field.Name, n)
 			}
+		case zmtp.State:
+			oneOf(w, m, "state", x, zmtp.Closed)
+		case error, nil: // in words, and not a number
 		default:
 			w.fields(m.Name, f)
 		}
+	}
+}
+
+// oneOf emits a gauge for each of the states from 0 to last: 1 for the one that is, 0 for
+// the others.
+func oneOf[S interface {
+	~uint8
+	String() string
+}](w *walk, m Metric, label string, is, last S) {
+	m.Kind, m.Help = Gauge, "1 for the "+label+" that it has, 0 for the others: "+m.Help
+	for s := S(0); s <= last; s++ {
+		m.Labels = slices.Concat(w.labels, []Label{{label, s.String()}})
+		value := 0.0
+		if s == is {
+			value = 1
+		}
+		w.emit(m, value)
 	}
 }
 

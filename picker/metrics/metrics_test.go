@@ -7,8 +7,11 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"io"
+	"iter"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -17,10 +20,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/warmroute/warmroute/kvevents"
+	"github.com/warmroute/warmroute/kvevents/zmtp"
 	"github.com/warmroute/warmroute/picker"
+	"github.com/warmroute/warmroute/picker/httptransport"
 	"github.com/warmroute/warmroute/picker/metrics"
+	"github.com/warmroute/warmroute/picker/openaireq"
 	"github.com/warmroute/warmroute/prefixindex"
 	"github.com/warmroute/warmroute/scorer"
+	"github.com/warmroute/warmroute/scorer/enginemetrics"
 )
 
 var update = flag.Bool("update", false, "rewrite help.go from the comments of the Stats structs")
@@ -80,6 +87,11 @@ func TestOf(t *testing.T) {
 	require.Equal(t, 1.5, find(subscriber, "warmroute_subscriber_lag_seconds")[0].Value)
 	require.Equal(t, metrics.Gauge, find(subscriber, "warmroute_subscriber_last_seq")[0].Kind)
 	require.Equal(t, 9.0, find(subscriber, "warmroute_subscriber_applier_blocks_stored_total")[0].Value)
+
+	tokenizer := slices.Collect(metrics.Of(openaireq.ClientStats{Spent: 2 * time.Second, Longest: time.Second}))
+	require.Equal(t, metrics.Counter, find(tokenizer, "warmroute_tokenizer_spent_seconds_total")[0].Kind)
+	require.Equal(t, metrics.Gauge, find(tokenizer, "warmroute_tokenizer_longest_seconds")[0].Kind)
+
 	silent := slices.Collect(metrics.Of(kvevents.SubscriberStats{}))
 	require.Zero(t, find(silent, "warmroute_subscriber_last_frame_seconds")[0].Value)
 }
@@ -99,6 +111,57 @@ func TestOfStopsWhenAsked(t *testing.T) {
 	}
 	require.Equal(t, 3, n)
 }
+
+// The text page has each family once, in one piece, under its help and type.
+func TestWriteSources(t *testing.T) {
+	ix, err := prefixindex.New(prefixindex.Options{})
+	require.NoError(t, err)
+	ledger, err := picker.NewLedger(picker.LedgerOptions{})
+	require.NoError(t, err)
+	a, err := ix.Join("a")
+	require.NoError(t, err)
+	w, err := ix.Writer(a, 1)
+	require.NoError(t, err)
+	require.NoError(t, w.SetView(prefixindex.ViewGap))
+	src := metrics.Sources{
+		Index: ix, Ledger: ledger,
+		Endpoints: []metrics.Endpoint{
+			{Handle: a, Streams: []metrics.Stream{{Rank: 0}, {Rank: 1}}},
+			{Name: "gone"},
+		},
+		More: []iter.Seq[metrics.Metric]{func(yield func(metrics.Metric) bool) {
+			yield(metrics.Metric{Name: "own", Help: "back\\slash\nline", Value: 2})
+		}},
+	}
+	var b strings.Builder
+	require.NoError(t, metrics.Write(&b, src.All()))
+	page := b.String()
+	for _, want := range []string{
+		"# TYPE warmroute_endpoint_in_flight gauge\nwarmroute_endpoint_in_flight{endpoint=\"a\"} 0\nwarmroute_endpoint_in_flight{endpoint=\"gone\"} 0\n",
+		`warmroute_endpoint_view{endpoint="a",rank="0",view="never"} 1`, `warmroute_endpoint_view{endpoint="a",rank="1",view="gap"} 1`,
+		`warmroute_endpoint_view{endpoint="a",rank="1",view="live"} 0`, `warmroute_endpoint_view{endpoint="gone",rank="0",view="never"} 1`,
+		`warmroute_calibration_doubt{endpoint="a"} 0`, "# HELP own back\\\\slash\\nline\n# TYPE own counter\nown 2\n",
+	} {
+		require.Contains(t, page, want)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			require.False(t, seen[name], name)
+			seen[name] = true
+		}
+	}
+	require.Empty(t, slices.Collect(new(metrics.Sources).All()))
+	for range src.All() {
+		break
+	}
+	require.ErrorIs(t, metrics.Write(full{}, src.All()), io.ErrShortWrite)
+}
+
+// full is a writer without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 // Names are those that a text exposition allows, each is used once, and no label is
 // shared between metrics.
@@ -130,17 +193,35 @@ func TestNames(t *testing.T) {
 	for m := range metrics.Of(picker.Calibration{}, label...) {
 		check(m)
 	}
+	for m := range metrics.Of(zmtp.SourceStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(metrics.EndpointStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(enginemetrics.Stats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(openaireq.ClientStats{}, label...) {
+		check(m)
+	}
+	for m := range metrics.Of(httptransport.Stats{}, label...) {
+		check(m)
+	}
 }
 
 // Help is what the fields' comments say.
 func TestHelpIsThatOfTheFields(t *testing.T) {
 	comments := map[string]string{}
-	for _, dir := range []string{"prefixindex", "kvevents", "picker"} {
+	for _, dir := range []string{
+		"prefixindex", "kvevents", "kvevents/zmtp", "scorer/enginemetrics",
+		"picker", "picker/httptransport", "picker/openaireq", "picker/metrics",
+	} {
 		files, err := os.ReadDir("../../" + dir)
 		require.NoError(t, err)
 		for _, f := range files {
 			if name := f.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
-				read(t, dir, "../../"+dir+"/"+name, comments)
+				read(t, path.Base(dir), "../../"+dir+"/"+name, comments)
 			}
 		}
 	}

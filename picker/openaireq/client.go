@@ -93,28 +93,31 @@ type Client struct {
 
 // ClientStats are counts since the client was made.
 type ClientStats struct {
-	Calls uint64 // of Tokenize
-	Hits  uint64 // answered from the cache
+	Calls uint64 // prompts whose tokens were wanted
+	Hits  uint64 // prompts answered from the cache
 	Asked uint64 // requests sent to engines
 
-	// Calls without tokens, by reason.
-	Unsupported uint64 // requests whose prompt cannot be asked for
+	// Prompts without tokens, by reason.
+
+	Unsupported uint64 // prompts that cannot be asked for
 	Short       uint64 // prompts below MinBytes
-	NoEndpoint  uint64 // none was offered, or all are cooling down
-	Failed      uint64 // the engines asked did not give tokens
-	Cancelled   uint64 // the request's own context ended
+	NoEndpoint  uint64 // prompts for which no engine was offered, or all cool down
+	Failed      uint64 // prompts for which the engines asked did not give tokens
+	Cancelled   uint64 // prompts whose request's own context ended
 
-	// Attempts that failed, by reason; up to two for one call.
-	Timeouts  uint64
-	Transport uint64 // no connection, or one that broke
-	Status    uint64 // answers other than 200
-	BadAnswer uint64 // answers that make no sense
+	// Attempts that failed, by reason; up to two for one prompt.
 
-	Spent   time.Duration // that calls took, all together
-	Longest time.Duration // that one took
+	Timeouts  uint64 // requests that failed: no answer in time
+	Transport uint64 // requests that failed: no connection, or one that broke
+	Status    uint64 // requests that failed: an answer other than 200
+	BadAnswer uint64 // requests that failed: an answer that makes no sense
 
-	Entries, CacheBytes int    // in the cache now
-	Evicted             uint64 // from it, to make room
+	Spent   time.Duration // time added to requests, all together
+	Longest time.Duration // most time added to one request
+
+	Entries    int    // prompts in the cache now
+	CacheBytes int    // bytes of the cache now
+	Evicted    uint64 // prompts evicted from the cache, to make room
 }
 
 // NewClient returns a client. An error names the option, its value and range.

@@ -10,31 +10,33 @@ import (
 
 // Stats are counts since the scraper was made, and the state of its targets now.
 type Stats struct {
-	Targets int // there are
-	Unread  int // of them, never read with success
-	Stale   int // of them, last read longer ago than Options.StaleAfter
-	Asleep  int // of them, with an engine asleep when last read
+	Targets int // targets there are
+	Unread  int // targets never read with success
+	Stale   int // targets last read longer ago than Options.StaleAfter
+	Asleep  int // targets with an engine asleep when last read
 
-	Scrapes uint64 // done, with or without success
-	Late    uint64 // of them, begun more than an Interval after they were due: Concurrency is too small
-	Bytes   uint64 // of pages
-	Spent   time.Duration
+	Scrapes uint64        // pages asked for, with or without success
+	Late    uint64        // scrapes begun more than an Interval after they were due: Concurrency is too small
+	Bytes   uint64        // bytes of pages
+	Spent   time.Duration // time that scrapes took, all together
 
 	// Failures by reason; their sum is the scrapes without success.
-	Timeouts  uint64
-	Transport uint64 // no connection, or one that broke
-	Status    uint64 // answers other than 200
-	TooLarge  uint64 // pages larger than Options.MaxBytes
-	Truncated uint64 // pages that were cut off
-	Foreign   uint64 // pages without any of the wanted gauges
+
+	Timeouts  uint64 // scrapes that failed: no answer in time
+	Transport uint64 // scrapes that failed: no connection, or one that broke
+	Status    uint64 // scrapes that failed: an answer other than 200
+	TooLarge  uint64 // scrapes that failed: a page larger than Options.MaxBytes
+	Truncated uint64 // scrapes that failed: a page that was cut off
+	Foreign   uint64 // scrapes that failed: a page without any of the wanted gauges
 
 	// Of pages that were read.
+
 	Missing    uint64 // wanted gauges that were not there
 	BadLines   uint64 // lines of wanted families that were malformed
 	NotNumbers uint64 // samples that were NaN or infinite
 	Clipped    uint64 // samples of ranks beyond the 256th of a page
 
-	Restarts uint64 // of engines
+	Restarts uint64 // engines that restarted
 	Sleeps   uint64 // times that engines fell asleep
 }
 

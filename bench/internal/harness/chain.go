@@ -3,7 +3,10 @@
 // who holds what.
 package harness
 
-import "github.com/warmroute/warmroute/prefixindex"
+import (
+	"github.com/warmroute/warmroute/bench/internal/trace"
+	"github.com/warmroute/warmroute/prefixindex"
+)
 
 // A prompt is 640 blocks of 16 tokens: 10,240.
 const (
@@ -13,16 +16,7 @@ const (
 )
 
 // Scope is that of all prompts.
-var Scope = prefixindex.Scope{Model: "llama"}
-
-// Mix spreads x over 64 bits, one to one: the last steps of SplitMix64
-// (Steele, Lea, Flood 2014).
-func Mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+func Scope() prefixindex.Scope { return prefixindex.Scope{Model: "llama"} }
 
 // A Chain is a conversation: its number determines its tokens, so that millions of
 // blocks need not be kept to be asked for again.
@@ -42,7 +36,7 @@ func NewChain(id uint64, tokens int) *Chain {
 func (c *Chain) Become(id uint64) {
 	c.ID = id
 	for i := range c.Tokens {
-		c.Tokens[i] = uint32(Mix(id<<24+uint64(i)) >> 47) // a vocabulary of 131,072
+		c.Tokens[i] = uint32(trace.Mix(id<<24+uint64(i)) >> 47) // a vocabulary of 131,072
 	}
 }
 
@@ -52,12 +46,12 @@ func (c *Chain) Blocks() int { return len(c.Tokens) / BlockTokens }
 // Prompt returns the prompt of all of c, with its hashes known.
 func (c *Chain) Prompt(h prefixindex.Hasher) *prefixindex.Prompt {
 	p := new(prefixindex.Prompt)
-	p.Reset(Scope, c.Tokens)
+	p.Reset(Scope(), c.Tokens)
 	h.Hashes(p)
 	return p
 }
 
 // EngineHash is the name that an engine gives to a block: different on each.
 func EngineHash(owner int, c *Chain, block int) prefixindex.EngineHash {
-	return prefixindex.EngineHash(Mix(Mix(c.ID) + uint64(owner)<<32 + uint64(block)))
+	return prefixindex.EngineHash(trace.Mix(trace.Mix(c.ID) + uint64(owner)<<32 + uint64(block)))
 }

@@ -11,12 +11,14 @@ type Shape struct {
 }
 
 // Shapes are the ones that are measured.
-var Shapes = []Shape{
-	{Name: "full", Depth: whole},
-	// As many different depths as there are owners, or blocks.
-	{Name: "staggered", Depth: func(owner, owners int) int { return (owner + 1) * PromptBlocks / owners }},
-	{Name: "hole", Depth: whole, Hole: true},
-	{Name: "cold", Depth: whole, Cold: true},
+func Shapes() []Shape {
+	return []Shape{
+		{Name: "full", Depth: whole},
+		// As many different depths as there are owners, or blocks.
+		{Name: "staggered", Depth: func(owner, owners int) int { return (owner + 1) * PromptBlocks / owners }},
+		{Name: "hole", Depth: whole, Hole: true},
+		{Name: "cold", Depth: whole, Cold: true},
+	}
 }
 
 func whole(int, int) int { return PromptBlocks }
@@ -54,7 +56,7 @@ func Match(b *testing.B, index Index, s Shape, owners int) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if s.Cold {
-			p.Reset(Scope, c.Tokens)
+			p.Reset(Scope(), c.Tokens)
 		}
 		index.Lookup(p)
 	}

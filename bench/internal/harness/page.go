@@ -24,13 +24,12 @@ func MetricsPage(bytes int) []byte {
 	gauge("vllm:lora_requests_info",
 		`max_lora="4",running_lora_adapters="sql-v2,chat",waiting_lora_adapters="legal"`, "1.759303123456e+09")
 	for i := 0; page.Len() < bytes; i++ {
-		name := fmt.Sprintf("vllm:request_%s_time_seconds", []string{
+		name := fmt.Sprintf("vllm:request_%s_time_%d_seconds", []string{
 			"queue", "inference", "prefill", "decode", "first_token", "inter_token", "e2e",
-		}[i%7])
+		}[i%7], i)
 		fmt.Fprintf(&page, "# HELP %s Histogram.\n# TYPE %s histogram\n", name, name)
 		for le := range 20 {
-			fmt.Fprintf(&page, "%s_bucket{engine=\"0\",le=\"%d.0\",model_name=\"meta-llama/Llama-3.1-8B-Instruct\"} %d.0\n",
-				name, 1<<le, 17*le)
+			fmt.Fprintf(&page, "%s_bucket{le=\"%d.0\",%s} %d.0\n", name, 1<<le, model, 17*le)
 		}
 		fmt.Fprintf(&page, "%s_count{%s} 340.0\n%s_sum{%s} 91.25\n", name, model, name, model)
 	}

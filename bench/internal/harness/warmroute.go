@@ -59,7 +59,7 @@ func (w *Warmroute) Store(owner int, c *Chain, from, to int) error {
 		s.Hashes = append(s.Hashes, EngineHash(owner, c, block))
 	}
 	s.Tokens = c.Tokens[from*BlockTokens : to*BlockTokens]
-	s.Scope = Scope
+	s.Scope = Scope()
 	if s.HasParent = from > 0; s.HasParent {
 		s.Parent = EngineHash(owner, c, from-1)
 	}

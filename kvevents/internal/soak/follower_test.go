@@ -356,12 +356,7 @@ func (f *follower) snapshot() snapshot {
 }
 
 // lost is how many numbers and payloads were lost for good.
-func (s *snapshot) lost(replay bool) uint64 {
-	if replay {
-		return s.sub.Stream.Lost // what could not be read was asked for again
-	}
-	return s.sub.Stream.Lost + s.sub.Unreadable
-}
+func (s *snapshot) lost() uint64 { return s.sub.Stream.Lost + s.sub.Unreadable }
 
 // thrown is how many frames were dropped after the tap had noted them. They may have come
 // again.
@@ -409,7 +404,8 @@ func (f *follower) equal(now snapshot) error {
 // explain is an error if an owner that is not live has no reason for it, or differs from
 // its engine for none.
 func (f *follower) explain(now snapshot) error {
-	if now.lost(f.replay) == f.live.lost(f.replay) && now.sub.Stream.Unchecked == f.live.sub.Stream.Unchecked {
+	unchecked := now.sub.Stream.Unchecked > f.live.sub.Stream.Unchecked && f.replay // without, the next frame will do
+	if now.lost() == f.live.lost() && !unchecked {
 		return f.failure(now, "view is gap, and nothing was lost or unchecked")
 	}
 	differ := f.compare()
@@ -428,11 +424,18 @@ func (f *follower) explain(now snapshot) error {
 	return nil
 }
 
-// account adds up the frames since the last quiet point, if that can be done: if it is the
-// same life, connection and epoch.
+// account adds up the frames that the Subscriber has taken, and those since the last quiet
+// point all the way from the engine, if that can be done: if it is the same life, connection
+// and epoch.
 func (f *follower) account(now snapshot) error {
 	was := f.before
 	f.before = now
+	st := now.sub.Stream
+	ends := st.Applied + uint64(st.Held) + st.Invalid + st.Duplicates + st.Garbled + st.Overflowed + st.Dropped +
+		st.LateReplayed + st.Discarded
+	if st.Frames+st.Replayed != ends || st.Applied != now.sub.Batches+now.sub.Unreadable {
+		return f.failure(now, "%d frames taken, and %d accounted for", st.Frames+st.Replayed, ends)
+	}
 	defer f.tap.keep(f.past.ids)
 	if was.next == 0 || was.restarts != now.restarts || was.src.Connects != now.src.Connects ||
 		was.sub.Applier.Blocks.Epochs != now.sub.Applier.Blocks.Epochs {
@@ -448,7 +451,7 @@ func (f *follower) account(now snapshot) error {
 	queueDropped := now.sub.QueueDropped - was.sub.QueueDropped
 	heard := now.sub.Stream.Frames - was.sub.Stream.Frames
 	applied := now.sub.Batches - was.sub.Batches
-	lost := now.lost(f.replay) - was.lost(f.replay)
+	lost := now.lost() - was.lost()
 	for _, sum := range []struct {
 		what        string
 		left, right uint64

@@ -1,4 +1,4 @@
-package harness
+package latency
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLatencies(t *testing.T) {
-	var l Latencies
+func TestHistogram(t *testing.T) {
+	var l Histogram
 	for ns := range 100_001 {
 		l.Record(time.Duration(ns))
 	}

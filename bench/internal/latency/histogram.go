@@ -1,21 +1,21 @@
-package harness
+// Package latency keeps durations.
+package latency
 
 import (
 	"math/bits"
-	"testing"
 	"time"
 )
 
-// Latencies is a histogram of durations. Its memory is fixed, so that recording
+// Histogram is a histogram of durations. Its memory is fixed, so that recording
 // does not disturb what is measured; a percentile is exact to 1/64 of itself.
-type Latencies struct {
+type Histogram struct {
 	counts [64 * 58]uint32
 	N      uint64
 	Sum    time.Duration
 }
 
 // Record counts a duration.
-func (l *Latencies) Record(d time.Duration) {
+func (l *Histogram) Record(d time.Duration) {
 	l.counts[bucket(uint64(max(d, 0)))]++
 	l.N++
 	l.Sum += d
@@ -32,7 +32,7 @@ func bucket(ns uint64) int {
 }
 
 // Percentile wants at least one duration.
-func (l *Latencies) Percentile(p float64) float64 {
+func (l *Histogram) Percentile(p float64) float64 {
 	rank := uint64(p / 100 * float64(l.N-1))
 	var seen uint64
 	for i, count := range &l.counts {
@@ -50,15 +50,4 @@ func lowest(i int) float64 {
 	}
 	exponent := i>>6 - 1
 	return float64(uint64(i-exponent<<6) << exponent)
-}
-
-// Report adds p50 and p99 to the benchmark's figures, with a name before them that
-// ends in "-" or is empty. Of fewer than 100 durations there is no p99.
-func (l *Latencies) Report(b *testing.B, name string) {
-	if l.N > 0 {
-		b.ReportMetric(l.Percentile(50), name+"p50-ns")
-	}
-	if l.N >= 100 {
-		b.ReportMetric(l.Percentile(99), name+"p99-ns")
-	}
 }
