@@ -42,3 +42,12 @@ bench-rivals: ## What one would otherwise use, on the same harness, as a table
 		-timeout 2h ./bench/rivals | tee build/bench-rivals.txt
 	@echo
 	@go run ./bench/check -table build/bench-rivals.txt
+
+REPORT_FLAGS ?=
+
+.PHONY: report
+report: ## Simulate a fleet with all policies: build/report/report.html and .md
+	@mkdir -p build
+	@go build -o build/fleet ./bench/fleet
+	build/fleet -seeds 10 -report build/report $(REPORT_FLAGS)
+	@echo build/report/report.html

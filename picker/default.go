@@ -8,8 +8,9 @@ import "github.com/warmroute/warmroute/scorer"
 // The cost leads: milliseconds to the first token, 32 of 39 for 10 seconds. The rest is what
 // these milliseconds do not see, in the same coin. The prompt cached as a whole is worth 625
 // more than the time it saves, since computing it elsewhere takes an engine's time and cache
-// from others; less in proportion below 4,096 tokens. A first request in flight more than the least loaded has costs 74, as it
-// decodes beside the next, and an engine whose cache is full of running requests 310.
+// from others; less in proportion below 4,096 tokens. A first request in flight more than
+// the least loaded has costs 74, as it decodes beside the next, and an engine whose cache is
+// full of running requests 310.
 //
 // So a prompt of 7,000 tokens, cached as a whole, outweighs up to fifteen requests waiting
 // where another candidate has none, at 8,000 tokens a second until the ledger has learned

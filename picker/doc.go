@@ -48,6 +48,16 @@
 // choices. [Select] can widen that to all candidates, by temperature, and bound how far
 // above its share of the load one may go.
 //
+// # Hot prefixes
+//
+// A prompt that is cached by half or more is no matter of chance: of those that are nearly
+// equal, the one that has most of it gets it, and of several the first in an order that
+// comes from the cached prefix, by rendezvous hashing. The next in that order is taken
+// while the first has more to compute than the prompt itself would add. So a prefix has as
+// many homes as its rate keeps busy for some 60 % of their time, gains one when they no
+// longer keep up, by the bound or because computing it anew has become cheaper than waiting,
+// and is sent to fewer of them when it cools. No rates are kept to do this.
+//
 // # Two kinds of filters
 //
 // Options.Filters are conditions, such as [Label] and [AffinityGate]: a candidate that

@@ -7,9 +7,7 @@ import (
 	"github.com/warmroute/warmroute/kvevents/enginetest"
 )
 
-// speed is what an engine can do. The numbers of the default are those of a model of 32 B
-// parameters on two large GPUs: 65 GB of weights to read in a step, and 262 KB of cache
-// for each token of context.
+// speed is what an engine can do.
 type speed struct {
 	prefillRate float64       // prompt tokens computed in a second
 	step        time.Duration // of one step, whatever is in it
@@ -19,13 +17,17 @@ type speed struct {
 	maxRunning  int
 }
 
-var defaultSpeed = speed{
-	prefillRate: 14_000,
-	step:        12 * time.Millisecond,
-	perContext:  40 * time.Microsecond,
-	budget:      2_048,
-	tokens:      300_000,
-	maxRunning:  256,
+// nominal is about the speed of a model of 32 B parameters on two large GPUs: 65 GB of
+// weights to read in a step, and 262 KB of cache for each token of context.
+func nominal() speed {
+	return speed{
+		prefillRate: 14_000,
+		step:        12 * time.Millisecond,
+		perContext:  40 * time.Microsecond,
+		budget:      2_048,
+		tokens:      300_000,
+		maxRunning:  256,
+	}
 }
 
 // scaled returns s with its rates times f.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +18,7 @@ func TestHotPrefixGainsAndLosesHolders(t *testing.T) {
 		warm, hot   = 10 * time.Second, 40 * time.Second
 		end         = 70 * time.Second
 	)
-	c := defaultConfig
+	c := defaults()
 	c.engines, c.spread = 24, 0
 	prefill := question/c.speed.prefillRate + c.speed.step.Seconds() // where the prefix is
 	pds, err := choose("policy", policies(), "default", func(p *policyDef) string { return p.name })
@@ -42,7 +41,7 @@ func TestHotPrefixGainsAndLosesHolders(t *testing.T) {
 			want := math.Ceil(rate * prefill / utilisation)
 			got := holders(res, hot-10*time.Second, hot, least/prefill)
 			t.Logf("%v times, seed %d: %v holders, want %v", times, seed, got, want)
-			assert.InDelta(t, want, got, 1)
+			require.InDelta(t, want, got, 1)
 			require.LessOrEqual(t, holders(res, hot+10*time.Second, end, 0), 2, "cool again")
 		}
 	}

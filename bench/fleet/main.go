@@ -23,7 +23,7 @@ func main() {
 }
 
 func command(args []string, out io.Writer) error {
-	c := defaultConfig
+	c := defaults()
 	f := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	only := f.String("scenario", "", "scenarios, separated by commas; empty: all")
 	which := f.String("policy", "", "policies, separated by commas; empty: all")
@@ -96,7 +96,7 @@ func choose[T any](what string, all []T, list string, name func(*T) string) ([]T
 		return all, nil
 	}
 	var chosen []T
-	for _, want := range strings.Split(list, ",") {
+	for want := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(t T) bool { return name(&t) == want })
 		if i < 0 {
 			var names []string
@@ -160,22 +160,27 @@ func (r *row) median(of func(*result) float64) float64 {
 	return median(xs)
 }
 
-// The figures of a table.
-var figures = []struct {
+// figure is a column of a table.
+type figure struct {
 	name, format string
 	of           func(*result) float64
-}{
-	{"TTFT p50 s", "%.3f", func(r *result) float64 { return percentile(r.ttft, 50) }},
-	{"p90 s", "%.3f", p90},
-	{"p99 s", "%.3f", func(r *result) float64 { return percentile(r.ttft, 99) }},
-	{"E2E p50 s", "%.2f", func(r *result) float64 { return percentile(r.e2e, 50) }},
-	{"p90 s", "%.2f", func(r *result) float64 { return percentile(r.e2e, 90) }},
-	{"hit rate %", "%.1f", func(r *result) float64 { return 100 * r.hitRate }},
-	{"computed Mtok", "%.2f", func(r *result) float64 { return float64(r.computed) / 1e6 }},
-	{"imbalance", "%.2f", func(r *result) float64 { return r.imbalance }},
-	{"within SLO %", "%.1f", func(r *result) float64 { return 100 * r.good }},
-	{"goodput req/s", "%.1f", func(r *result) float64 { return r.goodput }},
-	{"GPU h", "%.3f", func(r *result) float64 { return r.gpuHours }},
+}
+
+func figures() []figure {
+	return []figure{
+		{"TTFT p50 s", "%.3f", func(r *result) float64 { return percentile(r.ttft, 50) }},
+		{"p90 s", "%.3f", p90},
+		{"p99 s", "%.3f", func(r *result) float64 { return percentile(r.ttft, 99) }},
+		{"E2E p50 s", "%.2f", func(r *result) float64 { return percentile(r.e2e, 50) }},
+		{"p90 s", "%.2f", func(r *result) float64 { return percentile(r.e2e, 90) }},
+		{"p99 s", "%.2f", func(r *result) float64 { return percentile(r.e2e, 99) }},
+		{"hit rate %", "%.1f", func(r *result) float64 { return 100 * r.hitRate }},
+		{"computed Mtok", "%.2f", func(r *result) float64 { return float64(r.computed) / 1e6 }},
+		{"imbalance", "%.2f", func(r *result) float64 { return r.imbalance }},
+		{"within SLO %", "%.1f", func(r *result) float64 { return 100 * r.good }},
+		{"goodput req/s", "%.1f", func(r *result) float64 { return r.goodput }},
+		{"GPU h", "%.3f", func(r *result) float64 { return r.gpuHours }},
+	}
 }
 
 func p90(r *result) float64 { return percentile(r.ttft, 90) }
@@ -189,13 +194,13 @@ func table(out io.Writer, results []*result) {
 		if r.scenario != last {
 			last = r.scenario
 			fmt.Fprintf(t, "\n%s\t", r.scenario)
-			for _, f := range figures {
+			for _, f := range figures() {
 				fmt.Fprintf(t, "%s\t", f.name)
 			}
 			fmt.Fprintln(t, "of best p90\t")
 		}
 		fmt.Fprintf(t, "%s\t", r.policy)
-		for _, f := range figures {
+		for _, f := range figures() {
 			fmt.Fprintf(t, f.format+"\t", r.median(f.of))
 		}
 		fmt.Fprintf(t, "%.2f\t\n", r.median(p90)/best(rs, r.scenario))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -22,7 +23,7 @@ const traceBlock = 512
 // readTrace reads a trace; requests without tokens are an error, as are blocks too few for
 // the input.
 func readTrace(name string) ([]traceRequest, error) {
-	f, err := os.Open(name)
+	f, err := os.Open(name) //nolint:gosec // the user names it
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (s *sim) conversations(n int) []traceRequest {
 		c.tokens += 200 + int(s.exponential(time.Second).Seconds()*7_500)
 		for len(c.blocks)*traceBlock < c.tokens {
 			blocks++
-			c.blocks = append(c.blocks[:len(c.blocks):len(c.blocks)], blocks)
+			c.blocks = append(slices.Clip(c.blocks), blocks)
 		}
 		trace = append(trace, traceRequest{int64(now), c.tokens, 1 + s.around(340), c.blocks})
 		c.blocks = c.blocks[:c.tokens/traceBlock] // the last one is not full, and will be another

@@ -56,7 +56,7 @@ func policies() []policyDef {
 		{name: "random", about: "any", make: plain(func(rt *router, rnd *rand.Rand) chooser {
 			return func(*request) int { return rt.least(rnd, func(int) float64 { return 0 }) }
 		})},
-		{name: "least-request", about: "the fewest requests in flight", make: plain(func(rt *router, rnd *rand.Rand) chooser {
+		{name: "least-request", about: "the fewest in flight", make: plain(func(rt *router, rnd *rand.Rand) chooser {
 			return func(*request) int { return rt.least(rnd, rt.load) }
 		})},
 		{name: "sticky", about: "by the session's hash", make: plain(func(rt *router, rnd *rand.Rand) chooser {
@@ -66,7 +66,7 @@ func policies() []policyDef {
 		})},
 		{
 			name:  "bounded hash",
-			about: "by the hash of the first 256 tokens; the next on the ring where one has 1.25 times its share of requests",
+			about: "by the hash of the first 256 tokens, as long as that one has at most 1.25 times its share",
 			make:  plain(boundedHash),
 		},
 		{name: "prefix only", about: "the longest cached prefix", events: true, make: pick(picker.Options{
@@ -78,12 +78,13 @@ func policies() []policyDef {
 			make: pick(picker.Options{Scorers: shipped, Select: picker.Select{Band: -1}}),
 		},
 		{
-			name: "3:2:2 routed", about: "the same, with prefixes remembered as they were routed: no events", routed: 7_812,
-			make: pick(picker.Options{Scorers: shipped, Select: picker.Select{Band: -1}}),
+			name: "3:2:2 routed", about: "the same without events: prefixes are remembered where they were sent",
+			routed: 7_812, // blocks of 64 tokens: as many tokens as in 31,250 of 16
+			make:   pick(picker.Options{Scorers: shipped, Select: picker.Select{Band: -1}}),
 		},
 		{
 			name:  "SGLang",
-			about: "who had the prefix last if that is 0.3 of the prompt, else the fewest requests; always those if loads differ by 64 and 1.5 times",
+			about: "who had 0.3 of the prompt last, or the fewest in flight; only these if loads differ by 64",
 			make:  plain(sglang),
 		},
 		{
@@ -91,12 +92,12 @@ func policies() []policyDef {
 			make: newDynamo,
 		},
 		{
-			name: "no cost", about: "prefix, queue, memory, requests and tokens in flight, weighted 4:16:1:12:4", events: true,
-			make: pick(picker.Options{Scorers: noCost}),
+			name: "no cost", about: "prefix, queue, memory, requests and tokens in flight, weighted 4:16:1:12:4",
+			events: true, make: pick(picker.Options{Scorers: noCost}),
 		},
 		{name: "default", about: "the zero Options of package picker", events: true, make: pick(picker.Options{})},
 		{
-			name: "default+expect", about: "the same, and what was routed counts as cached until events say so, for 5 s at most",
+			name: "default+expect", about: "the same, and what is under way counts as cached, for 5 s at most",
 			events: true, make: picks(picker.Options{}, true),
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,8 +25,12 @@ type part struct {
 	table   [][]string // the first row is its head
 }
 
-// charted are the policies that charts show: more would be a tangle.
-var charted = []string{"round-robin", "least-request", "sticky", "bounded hash", "3:2:2", "SGLang", "Dynamo", "default"}
+// charted tells the policies that charts show: all would be a tangle.
+func charted(policy string) bool {
+	return slices.Contains([]string{
+		"round-robin", "least-request", "sticky", "bounded hash", "3:2:2", "SGLang", "Dynamo", "default",
+	}, policy)
+}
 
 // report runs all that the report shows, and writes it to dir.
 func report(dir string, c config, scs []scenario, pds []policyDef, first uint64, seeds int, commands string) error {
@@ -39,14 +42,14 @@ func report(dir string, c config, scs []scenario, pds []policyDef, first uint64,
 	p := &page{parts: []part{{
 		heading: "Fleet simulation",
 		text: []string{
-			fmt.Sprintf("%s. %d runs of each policy in each scenario, with seeds %d to %d, figures are medians. %d engines, "+
-				"each within %.0f %% of the nominal speed; metrics scraped every %v, events in the index after %v.",
+			fmt.Sprintf("%s. %d runs of each policy in each scenario, with seeds %d to %d; figures are medians. "+
+				"%d engines, each within %.0f %% of the nominal speed; metrics every %v, events after %v.",
 				machine(), seeds, first, first+uint64(seeds)-1, c.engines, 100*c.spread, c.metricsEvery, c.eventDelay),
-			"Command: `" + commands + "`",
+			"Command: " + commands,
 			"bench/README.md says how to read this and what it does not show.",
 		},
-	}, p90Table(rs, scs, pds)}}
-	shown := slices.DeleteFunc(slices.Clone(pds), func(d policyDef) bool { return !slices.Contains(charted, d.name) })
+	}, p90Table(rs, scs, pds), rules(pds)}}
+	shown := slices.DeleteFunc(slices.Clone(pds), func(d policyDef) bool { return !charted(d.name) })
 	loads, err := loadCharts(c, scs, shown, first, min(seeds, 3))
 	if err != nil {
 		return err
@@ -106,11 +109,19 @@ func p90Table(rs []row, scs []scenario, pds []policyDef) part {
 		}
 		table = append(table, cells)
 	}
-	text := []string{"90th percentile of the time to first token, and that as a multiple of the best policy's."}
-	for _, pd := range pds {
-		text = append(text, fmt.Sprintf("- %s: %s", pd.name, pd.about))
+	return part{
+		heading: "Time to first token, p90", table: table,
+		text: []string{"90th percentile of the time to first token, and that as a multiple of the best policy's."},
 	}
-	return part{heading: "Time to first token, p90", text: text, table: table}
+}
+
+// rules says what each policy does.
+func rules(pds []policyDef) part {
+	table := [][]string{{"policy", "rule"}}
+	for _, pd := range pds {
+		table = append(table, []string{pd.name, pd.about})
+	}
+	return part{heading: "Policies", table: table}
 }
 
 // loadCharts is TTFT against load.
@@ -123,7 +134,7 @@ func loadCharts(c config, scs []scenario, pds []policyDef, first uint64, seeds i
 		}
 		ch := &chart{
 			title: "Time to first token against load: " + name, log: true,
-			x: "requests a second, on average over the arrivals", y: "TTFT, p90, seconds (log)",
+			x: "arrivals, as a multiple of the scenario's", y: "TTFT, p90, seconds (log)",
 		}
 		for _, load := range []float64{0.4, 0.6, 0.8, 1, 1.2, 1.4} {
 			c := c
@@ -138,13 +149,13 @@ func loadCharts(c config, scs []scenario, pds []policyDef, first uint64, seeds i
 					ch.lines = append(ch.lines, line{name: rs[k].policy, strong: rs[k].policy == "default"})
 				}
 				l := &ch.lines[k]
-				l.x = append(l.x, rs[0].median(func(r *result) float64 { return r.rate }))
+				l.x = append(l.x, load)
 				l.y = append(l.y, rs[k].median(p90))
 			}
 		}
 		parts = append(parts, part{
 			heading: "Load: " + name, file: "ttft-" + name + ".svg", chart: ch,
-			text: []string{scs[i].about + fmt.Sprintf(". The same arrivals at 0.4 to 1.4 times the rate; medians of %d runs.", seeds)},
+			text: []string{fmt.Sprintf("%s. At 0.4 to 1.4 times the rate; medians of %d runs.", scs[i].about, seeds)},
 		})
 	}
 	return parts, nil
@@ -156,7 +167,7 @@ func timeCharts(rs []row) []part {
 	add := func(scenario, file, title, y, text string, of func(b *bin) float64) {
 		ch := &chart{title: title + ": " + scenario, x: "seconds since the start", y: y}
 		for i := range rs {
-			if rs[i].scenario != scenario || !slices.Contains(charted, rs[i].policy) {
+			if rs[i].scenario != scenario || !charted(rs[i].policy) {
 				continue
 			}
 			l := line{name: rs[i].policy, strong: rs[i].policy == "default"}
@@ -191,7 +202,7 @@ func timeCharts(rs []row) []part {
 // detail is all figures of one scenario.
 func detail(rs []row, sc *scenario) part {
 	head := []string{"policy"}
-	for _, f := range figures {
+	for _, f := range figures() {
 		head = append(head, f.name)
 	}
 	table := [][]string{head}
@@ -200,7 +211,7 @@ func detail(rs []row, sc *scenario) part {
 			continue
 		}
 		cells := []string{rs[i].policy}
-		for _, f := range figures {
+		for _, f := range figures() {
 			cells = append(cells, fmt.Sprintf(f.format, rs[i].median(f.of)))
 		}
 		table = append(table, cells)
@@ -210,28 +221,26 @@ func detail(rs []row, sc *scenario) part {
 
 // write writes report.md, report.html and the charts.
 func (p *page) write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	var md, ht strings.Builder
 	ht.WriteString("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Fleet simulation</title>\n" +
 		"<style>body{font:15px/1.5 sans-serif;max-width:75em;margin:2em auto;padding:0 1em;color:#24292f}" +
-		"table{border-collapse:collapse;font-size:13px}td,th{border:1px solid #d0d7de;padding:3px 8px;text-align:right}" +
+		"table{border-collapse:collapse;font-size:13px}" +
+		"td,th{border:1px solid #d0d7de;padding:3px 8px;text-align:right}" +
 		"td:first-child,th:first-child{text-align:left}</style>\n")
 	for i, part := range p.parts {
 		level := 1 + min(i, 1)
 		fmt.Fprintf(&md, "%s %s\n\n", strings.Repeat("#", level), part.heading)
 		fmt.Fprintf(&ht, "<h%d>%s</h%d>\n", level, html.EscapeString(part.heading), level)
-		for k, t := range part.text {
-			md.WriteString(t + "\n")
-			if next := k + 1; next == len(part.text) || !strings.HasPrefix(part.text[next], "- ") {
-				md.WriteString("\n")
-			}
+		for _, t := range part.text {
+			md.WriteString(t + "\n\n")
 			fmt.Fprintf(&ht, "<p>%s</p>\n", html.EscapeString(t))
 		}
 		if part.chart != nil {
 			svg := part.chart.svg()
-			if err := os.WriteFile(filepath.Join(dir, part.file), []byte(svg), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, part.file), []byte(svg), 0o600); err != nil {
 				return err
 			}
 			fmt.Fprintf(&md, "![%s](%s)\n\n", part.chart.title, part.file)
@@ -259,36 +268,37 @@ func (p *page) write(dir string) error {
 	}
 	ht.WriteString("</html>\n")
 	return cmp.Or(
-		os.WriteFile(filepath.Join(dir, "report.md"), []byte(md.String()), 0o644),
-		os.WriteFile(filepath.Join(dir, "report.html"), []byte(ht.String()), 0o644),
+		os.WriteFile(filepath.Join(dir, "report.md"), []byte(md.String()), 0o600),
+		os.WriteFile(filepath.Join(dir, "report.html"), []byte(ht.String()), 0o600),
 	)
 }
 
 // indexParts measures the index itself, on this machine's clock.
 func indexParts() ([]part, error) {
-	speeds := &chart{title: "Index: speed against owners", x: "owners, each with the same 256 prompts of 128 blocks", y: "a second, thousands (log)", log: true}
-	memory := &chart{title: "Index: memory against owners", x: "owners, each with the same 256 prompts of 128 blocks", y: "bytes for each block held"}
-	stored, matched, bytes := line{name: "blocks stored"}, line{name: "prompts matched", strong: true}, line{name: "bytes", strong: true}
-	for _, owners := range []int{1, 2, 4, 8, 16, 24, 32} {
-		m, err := measureIndex(owners)
+	const owners = "owners, each with the same 256 prompts of 128 blocks"
+	speeds := &chart{title: "Index: speed against owners", x: owners, y: "a second, thousands (log)", log: true}
+	memory := &chart{title: "Index: memory against owners", x: owners, y: "bytes for each block held"}
+	stored, matched := line{name: "blocks stored"}, line{name: "prompts matched", strong: true}
+	bytes := line{name: "bytes", strong: true}
+	for _, n := range []int{1, 2, 4, 8, 16, 24, 32} {
+		m, err := measureIndex(n)
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range []*line{&stored, &matched, &bytes} {
-			l.x = append(l.x, float64(owners))
+			l.x = append(l.x, float64(n))
 		}
 		stored.y = append(stored.y, m.storesPerSecond/1e3)
 		matched.y = append(matched.y, m.matchesPerSecond/1e3)
 		bytes.y = append(bytes.y, m.bytesPerHolding)
-	}
-	if math.IsNaN(bytes.y[0]) {
-		return nil, fmt.Errorf("the index told no bytes")
 	}
 	speeds.lines, memory.lines = []line{stored, matched}, []line{bytes}
 	text := "In real time, by one goroutine, so it differs from machine to machine and minute to minute; " +
 		"`make bench` measures more carefully. A match is of a prompt of 128 blocks whose hashes are known."
 	return []part{
 		{heading: "Index speed", file: "index-speed.svg", chart: speeds, text: []string{text}},
-		{heading: "Index memory", file: "index-memory.svg", chart: memory, text: []string{"By the index's own count, Stats.Bytes. A block has as many holders as there are owners."}},
+		{heading: "Index memory", file: "index-memory.svg", chart: memory, text: []string{
+			"By the index's own count, Stats.Bytes. A block has as many holders as there are owners.",
+		}},
 	}, nil
 }

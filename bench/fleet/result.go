@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-// slo is what counts as good service.
-var slo = struct{ ttft, perToken time.Duration }{2 * time.Second, 100 * time.Millisecond}
+// What counts as good service.
+const (
+	sloTTFT     = 2 * time.Second
+	sloPerToken = 100 * time.Millisecond
+)
 
 // warmUp is how long caches fill before figures of requests count.
 const warmUp = 10 * time.Second
@@ -27,7 +30,6 @@ type result struct {
 	good        float64   // share of requests within the SLO
 	goodput     float64   // of those, a second
 	gpuHours    float64   // engine hours at work
-	rate        float64   // requests a second, from the first arrival to the last
 	span        time.Duration
 	lostBatches int
 
@@ -41,7 +43,6 @@ type result struct {
 	err             error
 	prompts, cached int
 	kept            int
-	last            float64 // arrival, in seconds
 }
 
 // bin is a few seconds of a run, by arrival.
@@ -77,7 +78,6 @@ func (res *result) done(r *request) {
 	b.prompt += r.prompt
 	b.cached += r.cached
 	b.ttft = append(b.ttft, ttft)
-	res.last = max(res.last, r.arrived.Seconds())
 	if r.arrived < warmUp {
 		return
 	}
@@ -91,7 +91,7 @@ func (res *result) done(r *request) {
 	}
 	res.stages[r.kind] = append(res.stages[r.kind], ttft)
 	tokens := len(r.tokens) - r.prompt
-	if r.begun-r.arrived <= slo.ttft && r.ended-r.begun <= slo.perToken*time.Duration(tokens) {
+	if r.begun-r.arrived <= sloTTFT && r.ended-r.begun <= sloPerToken*time.Duration(tokens) {
 		res.kept++
 	}
 }
@@ -112,11 +112,6 @@ func (res *result) close(s *sim) {
 		most = max(most, e.worked)
 	}
 	res.span = s.now
-	arrivals := 0
-	for i := range res.bins {
-		arrivals += len(res.bins[i].ttft)
-	}
-	res.rate = float64(arrivals) / max(res.last, 1e-9)
 	res.hitRate = float64(res.cached) / float64(max(res.prompts, 1))
 	res.imbalance = float64(most) * float64(len(s.engines)) / float64(max(total, 1))
 	res.good = float64(res.kept) / float64(max(res.requests, 1))

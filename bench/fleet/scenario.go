@@ -17,13 +17,28 @@ type scenario struct {
 
 func scenarios(trace []traceRequest) []scenario {
 	return []scenario{
-		{"agents", "sessions of 8 turns: a system prompt of 4,000 tokens, one of 24, and all that was said before", agents},
-		{"shared-system-prompt", "60 requests/s: 64 system prompts of 2,000 to 10,000 tokens, the k-th asked for in proportion to 1/k, and a question of 300", shared},
-		{"capacity-73", "150 groups of 5 prompts, 6,000 tokens shared and 1,200 not, in turn; 3 to 60 requests/s in 16 steps of 8 s", capacity73},
+		{
+			"agents",
+			"sessions of 8 turns: a system prompt of 4,000 tokens, one of 24, and all that was said before", agents,
+		},
+		{
+			"shared-system-prompt", "60 requests/s: 64 system prompts of 2,000 to 10,000 tokens, " +
+				"the k-th asked for in proportion to 1/k, and a question of 300", shared,
+		},
+		{
+			"capacity-73", "150 groups of 5 prompts, 6,000 tokens shared and 1,200 not, in turn; " +
+				"3 to 60 requests/s in 16 steps of 8 s", capacity73,
+		},
 		{"burst", "20 requests/s over 32 system prompts; every 15 s 96 at once with one prefix of 8,000 tokens", burst},
 		{"hot-prefix", "30 requests/s over 40 system prompts; for 45 s, 40 more for one of 8,000 tokens", hotPrefix},
-		{"restart", "40 requests/s over 64 system prompts; two engines restart, 20 s apart, and are away for 5 s", restart},
-		{"mooncake", "requests of Mooncake's conversation trace, or of a generator with its proportions", mooncake(trace)},
+		{
+			"restart",
+			"40 requests/s over 64 system prompts; two engines restart, 20 s apart, and are away for 5 s", restart,
+		},
+		{
+			"mooncake",
+			"requests of Mooncake's conversation trace, or of a generator with its proportions", mooncake(trace),
+		},
 	}
 }
 
@@ -91,8 +106,8 @@ func agents(s *sim) {
 	})
 }
 
-// prompts returns a function that sends a request for one of n system prompts.
-func (s *sim) prompts(n, question, reply int) func() {
+// prompts returns a function that sends a question about one of n system prompts.
+func (s *sim) prompts(n int) func() {
 	draw := zipf(n)
 	lengths := make([]int, n)
 	for i := range lengths {
@@ -100,14 +115,14 @@ func (s *sim) prompts(n, question, reply int) func() {
 	}
 	return func() {
 		k := draw(s.rnd)
-		s.submit(s.ask(s.rnd.Uint64(), s.around(reply), s.text(uint64(k), lengths[k]), s.fresh(question)))
+		s.submit(s.ask(s.rnd.Uint64(), s.around(150), s.text(uint64(k), lengths[k]), s.fresh(300)))
 	}
 }
 
-func shared(s *sim) { s.poisson(0, 80*time.Second, 60, s.prompts(64, 300, 150)) }
+func shared(s *sim) { s.poisson(0, 80*time.Second, 60, s.prompts(64)) }
 
 func burst(s *sim) {
-	send := s.prompts(32, 300, 150)
+	send := s.prompts(32)
 	s.poisson(0, 90*time.Second, 20, send)
 	for k := range 6 {
 		s.at(time.Duration(10+15*k)*time.Second, func() {
@@ -120,7 +135,7 @@ func burst(s *sim) {
 }
 
 func hotPrefix(s *sim) {
-	s.poisson(0, 90*time.Second, 30, s.prompts(40, 300, 150))
+	s.poisson(0, 90*time.Second, 30, s.prompts(40))
 	hot := s.text(1_000, 8_000)
 	send := func() {
 		r := s.ask(s.rnd.Uint64(), s.around(60), hot, s.fresh(800))
@@ -132,20 +147,18 @@ func hotPrefix(s *sim) {
 }
 
 func restart(s *sim) {
-	s.poisson(0, 80*time.Second, 40, s.prompts(64, 300, 150))
+	s.poisson(0, 80*time.Second, 40, s.prompts(64))
 	for i := range 2 {
 		s.at(time.Duration(30+20*i)*time.Second, func() { s.restart(i, 5*time.Second) })
 	}
 }
 
-// rates73 are the steps of capacity73, in requests a second.
-var rates73 = []float64{3, 10, 15, 20, 22, 25, 30, 35, 40, 43, 46, 49, 52, 55, 57, 60}
-
 func capacity73(s *sim) {
 	const step = 8 * time.Second
+	rates := []float64{3, 10, 15, 20, 22, 25, 30, 35, 40, 43, 46, 49, 52, 55, 57, 60}
 	order := s.rnd.Perm(750)
 	next := 0
-	for k, rate := range rates73 {
+	for k, rate := range rates {
 		from := time.Duration(k) * step
 		s.poisson(from, from+step, rate, func() {
 			n := order[next%len(order)]

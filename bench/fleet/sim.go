@@ -27,14 +27,16 @@ type config struct {
 	load float64 // the scenario's rates times this
 }
 
-var defaultConfig = config{
-	engines:      8,
-	speed:        defaultSpeed,
-	spread:       0.3,
-	blockTokens:  64,
-	metricsEvery: 200 * time.Millisecond,
-	eventDelay:   20 * time.Millisecond,
-	load:         1,
+func defaults() config {
+	return config{
+		engines:      8,
+		speed:        nominal(),
+		spread:       0.3,
+		blockTokens:  64,
+		metricsEvery: 200 * time.Millisecond,
+		eventDelay:   20 * time.Millisecond,
+		load:         1,
+	}
 }
 
 // request is one generation. tokens is the prompt and the reply that it will get.
@@ -83,16 +85,15 @@ type router struct {
 	seed      uint64
 }
 
-// epoch is the instant 0 of the virtual clock. Any but the zero time will do.
-var epoch = time.Unix(1_000_000_000, 0)
+// time is the virtual clock. Its instant 0 is any but the zero time.
+func (s *sim) time() time.Time { return time.Unix(1_000_000_000, 0).Add(s.now) }
 
 func run(c config, sc *scenario, pd *policyDef, seed uint64) (*result, error) {
 	s := &sim{config: c, rnd: rand.New(rand.NewPCG(seed, 1)), result: newResult(sc, pd, seed)}
 	var err error
-	clock := func() time.Time { return epoch.Add(s.now) }
-	s.router = router{seed: seed, clock: clock, inFlight: make([]int, c.engines)}
+	s.router = router{seed: seed, clock: s.time, inFlight: make([]int, c.engines)}
 	s.router.index, err = prefixindex.New(prefixindex.Options{
-		BlockTokens: c.blockTokens, Seed: seed, OwnerBlocks: pd.ownerBlocks(c), Clock: clock,
+		BlockTokens: c.blockTokens, Seed: seed, OwnerBlocks: pd.ownerBlocks(c), Clock: s.time,
 	})
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func run(c config, sc *scenario, pd *policyDef, seed uint64) (*result, error) {
 	}
 	sc.begin(s)
 	for s.result.open > 0 && s.result.err == nil {
-		next := heap.Pop(&s.agenda).(appointment)
+		next, _ := heap.Pop(&s.agenda).(appointment)
 		s.now = next.at
 		next.do()
 	}
@@ -212,7 +213,7 @@ func (s *sim) scrape(i int, after time.Duration) {
 			Waiting:  scorer.Known(float64(len(e.waiting))),
 			Running:  scorer.Known(float64(len(e.running))),
 			CacheUse: scorer.Known(float64(total-free) / float64(total)),
-			At:       epoch.Add(s.now),
+			At:       s.time(),
 		}
 		s.scrape(i, s.metricsEvery)
 	})
@@ -312,8 +313,12 @@ func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
 	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].no < a[j].no
 }
+
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(appointment)) }
+func (a *agenda) Push(x any) {
+	next, _ := x.(appointment)
+	*a = append(*a, next)
+}
 
 func (a *agenda) Pop() any {
 	old := *a

@@ -31,17 +31,18 @@ const (
 	strongColour            = "#cf222e"
 )
 
-var colours = []string{"#0969da", "#1a7f37", "#9a6700", "#8250df", "#0a7f8a", "#6e7781", "#bf3989", "#4d2d00"}
-
 // svg draws the chart.
 func (c *chart) svg() string {
+	colours := []string{"#0969da", "#1a7f37", "#9a6700", "#8250df", "#0a7f8a", "#6e7781", "#bf3989", "#4d2d00"}
 	var b strings.Builder
 	x, y := c.axes()
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
-		`font-family="sans-serif" font-size="12" fill="%s">`+"\n", chartWidth, chartHeight, chartWidth, chartHeight, ink)
+		`font-family="sans-serif" font-size="12" fill="%s">`+"\n",
+		chartWidth, chartHeight, chartWidth, chartHeight, ink)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	text := func(x, y float64, anchor, more, s string) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(s))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n",
+			x, y, anchor, more, html.EscapeString(s))
 	}
 	text(plotLeft, 20, "start", ` font-size="14" font-weight="bold"`, c.title)
 	for _, t := range y.ticks {
@@ -95,7 +96,7 @@ func (c *chart) svg() string {
 		floor = labels[i].at - labelHeight
 	}
 	for _, l := range labels {
-		text(plotRight+6, l.at+4, "start", fmt.Sprintf(` fill="%s"`, l.colour), l.name)
+		text(plotRight+6, l.at+4, "start", ` fill="`+l.colour+`"`, l.name)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
