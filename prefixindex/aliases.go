@@ -20,8 +20,7 @@ func (c *contents) meetsAlias(n, parent uint32, l level) bool {
 	if p.full(l) || p.kind() == kindRoot {
 		return false
 	}
-	t := c.ix.records.table(p.tip())
-	return t.has(t.find(p.tip()), c.slots[l]) || c.holes[l].has(p.tip()) && *c.heldCounter(parent, l) == 1
+	return c.ix.records.has(p.tip(), c.slots[l]) || c.holes[l].has(p.tip()) && *c.heldCounter(parent, l) == 1
 }
 
 // index makes entries be found by block hash from now on. O(entries).

@@ -542,3 +542,25 @@ func TestSearchingAgainAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { g.ix.Match(&g.all, &g.match) }))
 	require.Equal(t, 4, g.match.Of(g.ep).Any/4)
 }
+
+// TestAliasBesideMoves stores a block after one that another of its names holds, while
+// other owners' records move so often that a lookup gives up.
+func TestAliasBesideMoves(t *testing.T) {
+	g := newMeeting(t)
+	other := func(s *Span) { s.Group = 1 }
+	g.store(0, 1, other)
+	g.remove(0, 1, 1)
+	g.store(0, 1)
+	hook := func(where string) {
+		switch where {
+		case "record: key read":
+			g.ix.records.table(uint64(g.ix.Hasher().Hash(&g.all, 1))).moved.Add(1)
+		case "bit set":
+			atYield.Store(nil)
+		}
+	}
+	atYield.Store(&hook)
+	g.store(1, 2, other)
+	g.met()
+	require.Equal(t, 2, g.run(&g.match))
+}

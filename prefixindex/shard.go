@@ -242,6 +242,16 @@ func (r *records) set(hash uint64, slot uint32) bool {
 	return news
 }
 
+// has reports whether slot is in the set of hash, for a writer: find may miss it.
+func (r *records) has(hash uint64, slot uint32) bool {
+	s := r.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tab.Load()
+	i, found := t.locate(hash)
+	return found && t.has(t.recs[i].set.Load(), slot)
+}
+
 // unset takes slot out of the set of hash, and gives memory back where it lies idle.
 func (r *records) unset(hash uint64, slot uint32) {
 	s := r.shard(hash)
