@@ -564,3 +564,28 @@ func TestAliasBesideMoves(t *testing.T) {
 	g.met()
 	require.Equal(t, 2, g.run(&g.match))
 }
+
+// TestMatchServesSmallerIndex uses a Match of a larger index, in which one of the slots
+// that the smaller has not is walked, as the smaller is about to get that slot.
+func TestMatchServesSmallerIndex(t *testing.T) {
+	large := newMeeting(t)
+	for i := range 64 {
+		large.w = large.other(fmt.Sprint(i))
+	}
+	large.store(0, 8)
+	large.holesElsewhere(0, maxHoles+1)
+
+	g := newMeeting(t)
+	g.store(0, 8)
+	g.holesElsewhere(0, maxHoles+1)
+	for i := range 63 {
+		g.other(fmt.Sprint(i))
+	}
+	large.run(&g.match)
+	g.at("holes known", func() {
+		g.w = g.other("late")
+		g.store(0, 8)
+	})
+	require.Equal(t, 8, g.run(&g.match))
+	g.met()
+}

@@ -183,6 +183,7 @@ func (s *chainSearch) run(before uint64) {
 	walking := uint64(0)
 	holed := 0
 	mask := x.masks[:words] // the others
+	x.walk = x.walk[:words] // the Match may have served a larger index
 	for i, page := range m.roster.slots {
 		w := m.found[i] & page.state.walk.Load()
 		x.walk[i] = w
