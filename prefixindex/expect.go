@@ -182,7 +182,8 @@ func (c *contents) endExpected() {
 	next.entries = next.entries[:last]
 	x.blocks--
 	if last == 0 {
-		x.open = slices.Delete(x.open, 0, 1)
+		next.entries = nil
+		x.open = x.open[1:]
 	}
 	e := c.entries.at(n)
 	was := c.credit(n)
