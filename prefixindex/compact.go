@@ -69,6 +69,7 @@ func (c *contents) compact() {
 			c.tails.extras[m] = x
 		}
 	}
+	c.tails.bytes = old.tails.bytes
 	c.wide = nil
 	for id, count := range old.wide {
 		if c.wide == nil {
@@ -104,7 +105,7 @@ func (c *contents) bytes() int64 {
 	n += c.until.capacity() * 8
 	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
 		cap(c.chain) + cap(c.block) + 2*cap(c.ahead))
-	n += mapEntry * (len(c.wide) + 2*len(c.tails.extras))
+	n += mapEntry*len(c.wide) + c.tails.bytes
 	for l := range c.holes {
 		if h := &c.holes[l]; h.known != nil {
 			n += int(unsafe.Sizeof(holeList{})) + mapEntry*len(h.known)

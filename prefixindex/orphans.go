@@ -23,7 +23,16 @@ const orphanBytes = 4096
 
 // size is about what a parked block needs.
 func (o *orphan) size() int {
-	return 4*len(o.tokens) + 40*len(o.extras) + int(unsafe.Sizeof(*o)) + 3*mapEntry
+	return 4*len(o.tokens) + extrasBytes(o.extras) + int(unsafe.Sizeof(*o)) + 3*mapEntry
+}
+
+// extrasBytes is what extras need.
+func extrasBytes(extras []Extra) int {
+	n := len(extras) * int(unsafe.Sizeof(Extra{}))
+	for i := range extras {
+		n += len(extras[i].ID)
+	}
+	return n
 }
 
 type orphan struct {
@@ -49,7 +58,7 @@ func (c *contents) park(key, parent nameKey, tokens []uint32, extras []Extra, t 
 	st := &c.writer.stats
 	o := &c.orphans
 	x := &orphan{parent: parent, tokens: tokens, extras: extras}
-	if most := c.ix.options.OwnerOrphans; len(o.byName) >= most || o.bytes+x.size() > most*orphanBytes {
+	if most := c.ix.options.OwnerOrphans; len(o.byName) >= most || int64(o.bytes+x.size()) > int64(most)*orphanBytes {
 		st.ParkedDropped++
 		return
 	}

@@ -27,6 +27,7 @@ func (c *contents) newPart(n uint32, p *piece) {
 				own[i].At -= p.from
 			}
 			c.tails.extras[n] = own
+			c.tails.bytes += extrasBytes(own) + 2*mapEntry
 		}
 	}
 }
@@ -45,7 +46,10 @@ func (c *contents) freePart(n, parent uint32) {
 		}
 	}
 	c.tails.free(x.tokens)
-	delete(c.tails.extras, n)
+	if own, ok := c.tails.extras[n]; ok {
+		c.tails.bytes -= extrasBytes(own) + 2*mapEntry
+		delete(c.tails.extras, n)
+	}
 	*x = part{}
 }
 
@@ -55,6 +59,7 @@ type tails struct {
 	chunks slab[tail]
 	spare  uint32 // freed chunks
 	extras map[uint32][]Extra
+	bytes  int // of extras
 }
 
 type tail struct {

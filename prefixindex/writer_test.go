@@ -2,6 +2,7 @@ package prefixindex_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -234,10 +235,34 @@ func TestParkedBlocksAreBoundedAndRemovable(t *testing.T) {
 	f.store(prefixindex.TierGPU, 4, 0, 0, 1)
 	f.holds(4, 8, 8)
 
+	f = newFixture(t, prefixindex.Options{OwnerOrphans: 1 << 28}) // in bytes more than 32 bits count
+	f.store(prefixindex.TierGPU, 4, 4, 1, 2)
+	require.EqualValues(t, 1, f.w.Stats().Parked)
+
 	f = newFixture(t, prefixindex.Options{OwnerOrphans: -1})
 	f.store(prefixindex.TierGPU, 4, 4, 1, 2)
 	require.EqualValues(t, 1, f.w.Stats().ParkedDropped)
 	require.Zero(t, f.w.Stats().Handles)
+}
+
+func TestExtrasCountByTheirLength(t *testing.T) {
+	for _, parent := range []prefixindex.EngineHash{0, 99} {
+		f := newFixture(t, prefixindex.Options{OwnerOrphans: 4})
+		var bytes []int64
+		for i := range prefixindex.EngineHash(3) {
+			bytes = append(bytes, f.w.Stats().Bytes)
+			require.NoError(t, f.w.Store(&prefixindex.Span{
+				Hashes: []prefixindex.EngineHash{i + 1}, Parent: parent, HasParent: parent != 0,
+				Tokens: []uint32{uint32(i)}, BlockTokens: 1,
+				Extras: []prefixindex.Extra{{ID: strings.Repeat("x", 7000)}},
+			}))
+		}
+		require.Greater(t, f.w.Stats().Bytes-bytes[0], int64(14000))
+		if parent != 0 {
+			require.EqualValues(t, 1, f.w.Stats().ParkedDropped, "beyond 4 times 4 KiB")
+		}
+		require.NoError(t, f.w.Remove(&prefixindex.Removal{Hashes: []prefixindex.EngineHash{1, 2, 3}}))
+	}
 }
 
 func TestEngineBlocksOfOtherSizes(t *testing.T) {
