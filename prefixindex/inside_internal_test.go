@@ -433,3 +433,16 @@ func TestSetIsReadLate(t *testing.T) {
 		require.Len(t, forms, 2)
 	}
 }
+
+// TestRemovalLeavesNoScratch removes more blocks at once than scratch is kept for.
+func TestRemovalLeavesNoScratch(t *testing.T) {
+	ix, err := New(Options{})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	w, err := ix.Writer(ep, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.Store(&Span{Hashes: []EngineHash{1}, Tokens: make([]uint32, 16), BlockTokens: 16}))
+	require.NoError(t, w.Remove(&Removal{Hashes: make([]EngineHash, 1<<20)}))
+	require.LessOrEqual(t, cap(w.contents.found), mostScratch)
+}

@@ -357,6 +357,9 @@ func (w *Writer) Remove(r *Removal) error {
 	}
 	c := w.contents
 	c.remove(r)
+	if cap(c.found) > mostScratch {
+		c.found = nil
+	}
 	c.trim()
 	return nil
 }
