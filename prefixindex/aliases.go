@@ -9,6 +9,10 @@ package prefixindex
 // others then change nothing. As a second one is about to, its block is held already,
 // or listed as a hole, without its own doing. That shows (meetsAlias, and in fill).
 
+// twin links an entry to others that end the same block. Only the first, which none is
+// before, is in tips: there, equal hashes in great number would cost each other time.
+type twin struct{ before, after uint32 }
+
 // meetsAlias reports whether entry n, which has become full and ends a block, or its
 // parent, which has one more held child, is about to be the second of two aliases that
 // matter.
@@ -29,12 +33,54 @@ func (c *contents) index() {
 	c.tips.clear(c.used, c.entries.n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		if e := c.entries.at(n); e.border() {
-			if c.findTip(e.tip()) != 0 {
-				c.aliased++
-			}
-			c.tips.put(e.tip(), n)
+			c.putTip(n, e.tip())
 		}
 	}
+}
+
+// putTip makes entry n be found by block hash. The caller has made room.
+func (c *contents) putTip(n uint32, tip uint64) {
+	first := c.findTip(tip)
+	if first == 0 {
+		c.tips.put(tip, n)
+		return
+	}
+	c.aliased++
+	c.twins.extend(c.entries.n)
+	at := c.twins.at(first)
+	*c.twins.at(n) = twin{before: first, after: at.after}
+	if at.after != 0 {
+		c.twins.at(at.after).before = n
+	}
+	at.after = n
+}
+
+// dropTip is the opposite of putTip.
+func (c *contents) dropTip(n uint32, tip uint64) {
+	x := twin{}
+	if c.twins.n > 0 {
+		x = *c.twins.at(n)
+		*c.twins.at(n) = twin{}
+	}
+	if x != (twin{}) {
+		c.aliased--
+	}
+	if x.after != 0 {
+		c.twins.at(x.after).before = x.before
+	}
+	if x.before != 0 {
+		c.twins.at(x.before).after = x.after
+		return
+	}
+	c.tips.drop(tip, n)
+	if x.after != 0 {
+		c.tips.put(tip, x.after)
+	}
+}
+
+// firstTip reports whether entry n is in tips.
+func (c *contents) firstTip(n uint32, e *entry) bool {
+	return e.border() && (c.twins.n == 0 || c.twins.at(n).before == 0)
 }
 
 // findTip returns an entry that ends the block of a hash, or 0.
@@ -57,22 +103,8 @@ func (c *contents) findTip(tip uint64) uint32 {
 
 // aliases yields all entries that end the block of a hash.
 func (c *contents) aliases(tip uint64, yield func(n uint32, e *entry) bool) {
-	if !c.indexed {
-		c.index()
-	}
-	if c.tips.live == 0 {
-		return
-	}
-	i, tag := c.tips.home(tip)
-	for {
-		n, at := c.tips.next(i, tag)
-		if n == 0 {
-			return
-		}
-		if e := c.entries.at(n); e.tip() == tip && !yield(n, e) {
-			return
-		}
-		i = at + 1
+	for n := c.findTip(tip); n != 0 && yield(n, c.entries.at(n)) && c.twins.n > 0; {
+		n = c.twins.at(n).after
 	}
 }
 

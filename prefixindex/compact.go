@@ -15,12 +15,16 @@ func (c *contents) compact() {
 	}
 	old := c.tables
 	c.entries, c.far, c.parts, c.until, c.tails = slab[entry]{}, slab[far]{}, slab[part]{}, slab[int64]{}, tails{}
+	c.twins = slab[twin]{}
 	c.entries.extend(next)
 	if old.far.n > 0 {
 		c.far.extend(next)
 	}
 	if old.until.n > 0 {
 		c.until.extend(next)
+	}
+	if old.twins.n > 0 && c.aliased > 0 {
+		c.twins.extend(next)
 	}
 	c.free = 0
 	c.names.clear(c.names.live, next)
@@ -41,7 +45,11 @@ func (c *contents) compact() {
 		case e.kind() == kindAssumed:
 			e.keyLo, e.keyHi = to[e.keyLo], to[e.keyHi]
 		}
-		if e.border() && c.indexed {
+		if c.twins.n > 0 {
+			x := old.twins.at(n)
+			*c.twins.at(m) = twin{to[x.before], to[x.after]}
+		}
+		if c.indexed && c.firstTip(m, e) {
 			c.tips.put(e.tip(), m)
 		}
 		if old.far.n > n {
@@ -103,6 +111,7 @@ func (c *contents) bytes() int64 {
 	n += c.parts.capacity() * int(unsafe.Sizeof(part{}))
 	n += c.tails.chunks.capacity() * int(unsafe.Sizeof(tail{}))
 	n += c.until.capacity() * 8
+	n += c.twins.capacity() * int(unsafe.Sizeof(twin{}))
 	n += 4 * (len(c.names.cells) + len(c.tips.cells) + len(c.queue.ring) +
 		cap(c.chain) + cap(c.block) + 2*cap(c.ahead))
 	n += mapEntry*len(c.wide) + c.tails.bytes

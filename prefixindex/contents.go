@@ -21,7 +21,8 @@ type tables struct {
 	free    uint32 // entries to use again
 	used    int
 	names   lookup            // handles by engine hash, roots by scope
-	tips    lookup            // entries that end a block, by its hash; if indexed
+	tips    lookup            // entries that end a block, by its hash, each the first of its aliases; if indexed
+	twins   slab[twin]        // the other aliases; none until there is one
 	wide    map[uint64]uint32 // counters that do not fit into entries
 	indexed bool              // tips was needed once (aliases.go)
 	aliased int               // entries that end a block beside another one, as far as indexed

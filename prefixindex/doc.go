@@ -84,7 +84,7 @@
 //	engine hash -> names \                                    +- parent
 //	                      > entry: hash, parent, depth, copies, flags, counts
 //	block hash  -> tips  /    slab of 28 bytes each; tips, and far, parts, until
-//	                          beside the slab, only for owners that need them
+//	                          and twins beside it, only for owners that need them
 //
 // The records say, for each block, which slots hold it. A slot is one level (on GPU;
 // on GPU or CPU; on any tier) of one epoch of one owner; an owner that uses one tier

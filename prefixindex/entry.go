@@ -161,6 +161,9 @@ func (c *contents) newEntry(e entry) uint32 {
 		if c.until.n > 0 {
 			c.until.extend(n + 1)
 		}
+		if c.twins.n > 0 {
+			c.twins.extend(n + 1)
+		}
 	}
 	*c.entries.at(n) = e
 	c.used++
@@ -172,10 +175,7 @@ func (c *contents) newEntry(e entry) uint32 {
 	}
 	if e.border() {
 		if c.indexed {
-			if c.findTip(e.tip()) != 0 {
-				c.aliased++
-			}
-			c.tips.put(e.tip(), n)
+			c.putTip(n, e.tip())
 		}
 	} else {
 		c.partial++
@@ -191,10 +191,7 @@ func (c *contents) freeEntry(n uint32) {
 	}
 	if e.border() {
 		if c.indexed {
-			c.tips.drop(e.tip(), n)
-			if c.aliased > 0 && c.findTip(e.tip()) != 0 {
-				c.aliased--
-			}
+			c.dropTip(n, e.tip())
 		}
 	} else {
 		c.partial--
@@ -225,7 +222,7 @@ func (c *contents) room(x *lookup) {
 		if x == &c.names && e.named() {
 			x.put(e.nameHash(), n)
 		}
-		if x == &c.tips && e.border() {
+		if x == &c.tips && c.firstTip(n, e) {
 			x.put(e.tip(), n)
 		}
 	}

@@ -446,3 +446,27 @@ func TestRemovalLeavesNoScratch(t *testing.T) {
 	require.NoError(t, w.Remove(&Removal{Hashes: make([]EngineHash, 1<<20)}))
 	require.LessOrEqual(t, cap(w.contents.found), mostScratch)
 }
+
+// TestManyAliases stores many engine blocks that part within: each has a piece that ends
+// the same block.
+func TestManyAliases(t *testing.T) {
+	ix, err := New(Options{})
+	require.NoError(t, err)
+	ep, err := ix.Join("a")
+	require.NoError(t, err)
+	w, err := ix.Writer(ep, 0)
+	require.NoError(t, err)
+	const n = 10_000
+	tokens := make([]uint32, 32)
+	order := rand.New(rand.NewPCG(1, 2)).Perm(n)
+	for _, i := range order {
+		tokens[16] = uint32(i)
+		require.NoError(t, w.Store(&Span{Hashes: []EngineHash{EngineHash(i)}, Tokens: tokens, BlockTokens: 32}))
+	}
+	require.Equal(t, 1+1+n, w.contents.tips.live, "the scope, the first half, the others")
+	for i := range EngineHash(n) {
+		require.Equal(t, int(n-i)+1, w.Stats().Holdings)
+		require.NoError(t, w.Remove(&Removal{Hashes: []EngineHash{i}}))
+	}
+	require.Zero(t, w.Stats().Holdings)
+}

@@ -84,6 +84,9 @@ func (w *Writer) checkInvariants() {
 				aliased++
 			}
 			tips[e.tip()] = true
+			if c.firstTip(i, e) != (c.findTip(e.tip()) == i) {
+				bad(i, "is the first of its aliases, and not found, or found and not the first")
+			}
 			found := false
 			c.aliases(e.tip(), func(m uint32, _ *entry) bool { found = m == i; return !found })
 			if !found {

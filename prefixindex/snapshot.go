@@ -359,7 +359,7 @@ func (w *Writer) decode(d *decoder) {
 		}
 	}
 	if c.aliased == 0 {
-		c.indexed, c.tips = false, lookup{} // only the checks needed it
+		c.indexed, c.tips, c.twins = false, lookup{}, slab[twin]{} // only the checks needed it
 	}
 	w.stats = Stats{Epochs: 1, ParkedDropped: w.stats.ParkedDropped}
 }
