@@ -112,12 +112,15 @@ func TestDiscover(t *testing.T) {
 	})
 	broken := http.NewServeMux()
 	broken.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	flood := http.NewServeMux()
-	flood.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		for range 17 {
-			_, _ = w.Write([]byte(strings.Repeat(" ", 1<<20)))
-		}
-	})
+	flood := func(pattern string) http.Handler {
+		mux := http.NewServeMux()
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			for range 17 {
+				_, _ = w.Write([]byte(strings.Repeat(" ", 1<<20)))
+			}
+		})
+		return mux
+	}
 	for name, c := range map[string]struct {
 		handler http.Handler
 		err     string
@@ -126,7 +129,8 @@ func TestDiscover(t *testing.T) {
 		"sglang":  {sglang, ""},
 		"neither": {http.NewServeMux(), "not found"},
 		"broken":  {broken, "status 503"},
-		"flood":   {flood, "more than 16777216 bytes"},
+		"flood":   {flood("/"), "more than 1048576 bytes"},
+		"flood 2": {flood("/server_info"), "more than 16777216 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)
