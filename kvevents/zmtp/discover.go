@@ -88,10 +88,10 @@ func getBody(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 
 // eventSource is what vLLM says of one rank.
 type eventSource struct {
-	Rank     int     `json:"data_parallel_rank"`
-	Endpoint string  `json:"endpoint"`
-	Replay   *string `json:"replay_endpoint"`
-	Topic    string  `json:"topic"`
+	Rank     int    `json:"data_parallel_rank"`
+	Endpoint string `json:"endpoint"`
+	Replay   string `json:"replay_endpoint"` // null or "": none
+	Topic    string `json:"topic"`
 }
 
 // ParseKVEventSources reads the body of vLLM's GET /kv_event_sources: an object with an
@@ -121,11 +121,8 @@ func ParseKVEventSources(body []byte, host string) ([]RankAddresses, error) {
 	for _, s := range sources {
 		r := RankAddresses{Rank: s.Rank, Topic: s.Topic}
 		var err error
-		if r.Address, err = on(host, s.Endpoint); err == nil && s.Replay != nil {
-			r.ReplayAddress, err = on(host, *s.Replay)
-		}
-		if err == nil && r.Address == "" {
-			err = fmt.Errorf("%w: none", ErrAddress)
+		if r.Address, err = on(host, s.Endpoint); err == nil && s.Replay != "" {
+			r.ReplayAddress, err = on(host, s.Replay)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: kv_event_sources, rank %d: %w", ErrDiscovery, s.Rank, err)

@@ -87,11 +87,13 @@ func TestParseServerInfo(t *testing.T) {
 	}, ranks)
 
 	for body, want := range map[string]error{
-		`{}`:                                zmtp.ErrNoEvents,
-		`{"kv_events":null}`:                zmtp.ErrNoEvents,
-		`{"kv_events":{"publisher":"x"}}`:   zmtp.ErrNoEvents,
-		`[]`:                                zmtp.ErrDiscovery,
-		`{"kv_events":{"publisher":"zmq"}}`: zmtp.ErrAddress,
+		`{}`:                 zmtp.ErrNoEvents,
+		`{"kv_events":null}`: zmtp.ErrNoEvents,
+		`{"kv_events":{"publisher":"zmq","publishers":[{"dp_rank":0}]}}`:                         zmtp.ErrAddress,
+		`{"kv_events":{"publisher":"zmq","publishers":[` + strings.Repeat(`{},`, 4096) + `{}]}}`: zmtp.ErrDiscovery,
+		`{"kv_events":{"publisher":"x"}}`:                                                        zmtp.ErrNoEvents,
+		`[]`:                                                                                     zmtp.ErrDiscovery,
+		`{"kv_events":{"publisher":"zmq"}}`:                                                      zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":65535,"dp_size":2}}`:                                                            zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":1,"dp_size":1000000000}}`:                                                       zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":5556,"dp_size":2,"replay_endpoint_host":"h","replay_endpoint_port_base":5557}}`: zmtp.ErrAddress,
