@@ -52,8 +52,9 @@ type Decoder struct {
 // Limits: 64 MiB of payload, 100,000 events, 262,144 extras, and in an event 2,000,000
 // hashes and as many tokens. Values that are skipped may be nested to any depth.
 //
-// O(len(payload)), one pass, no recursion on the input; allocates only to grow b,
-// and never more than a small multiple of len(payload).
+// O(len(payload)), one pass, no recursion on the input; allocates only to grow b, which
+// keeps its memory: a few times len(payload) for what engines send, up to some hundred
+// times for a payload of nothing but the smallest events or extras.
 func (d *Decoder) Decode(payload []byte, b *Batch) error {
 	b.reset()
 	if len(payload) > maxPayload {

@@ -38,12 +38,14 @@ func (s *Stream) Replayed(round uint64, f Frame) {
 		return
 	}
 	s.hear()
-	s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
 	if f.Seq == replayEnd {
 		s.stats.Invalid++
 		return
 	}
-	s.round.end = max(s.round.end, f.Seq+1)
+	if f.Seq >= s.round.end { // one that repeats itself for ever brings nothing
+		s.round.end = f.Seq + 1
+		s.round.deadline = s.heardAt.Add(s.o.ReplayIdle)
+	}
 	s.heardOf(f.Seq)
 	n := numbered{f, xxhash.Sum64(f.Payload)}
 	switch {

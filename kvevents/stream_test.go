@@ -193,6 +193,7 @@ func TestStream(t *testing.T) {
 			"end 0 2", "replay:0 0 replay:0 resyncing", "r0 end", "resyncing", "+500ms r0 end", "replay:0 resyncing",
 			"+999ms", "resyncing", "+1ms r0 end", "replay:0 2 gap",
 		}, is{Lost: 1, Replays: 4}},
+		{"replay repeats itself and never ends", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 +3s r1 +3s", "stop resyncing"}, is{ReplaysFailed: 1, ReplaysIdle: 1}},
 		{"replay never ends, but brings all", replay, []string{"end 0 1 3", "replay:0 0 1 replay:1 resyncing", "r1 r2 +5s", "2 stop 3 live"}, is{ReplaysFailed: 1, ReplaysIdle: 1}},
 		{"replay never comes", replay, []string{
 			"end 0 2 3", "replay:0 0 replay:0 resyncing", "+5s", "stop resyncing", "+1s +5s", "replay:0 stop resyncing",

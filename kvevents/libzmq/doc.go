@@ -9,8 +9,8 @@
 //
 // It offers what zmtp.Native does not: CURVE, which encrypts and authenticates, and the
 // reference implementation of everything else. Otherwise there is no reason to prefer
-// it: the Source above it, its bounds, its back-off, its counters and its behaviour are
-// the same, and one suite of tests says so.
+// it: the Source above it, its back-off, its counters and its behaviour are the same,
+// and one suite of tests says so.
 //
 // # Model
 //
@@ -21,6 +21,12 @@
 // context, with its two threads, for any number of Sources.
 //
 // # Differences
+//
+// A bound on memory against a hostile publisher is zmtp.Native's alone. libzmq holds a
+// message back until its last frame is there, however many there are, and its own bound,
+// which MaxMessageBytes sets, is of each of them: a publisher that never ends a message
+// takes as much as it likes. So admit only those that are trusted, by CURVE or by the
+// network.
 //
 // Messages that libzmq refuses for their length end the connection as a loss; it does
 // not say that they were too long. Nor does it say that a heartbeat was not answered.

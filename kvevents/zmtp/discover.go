@@ -23,8 +23,12 @@ var (
 	ErrNoEvents = errors.New("zmtp: engine publishes no events")
 )
 
-// maxAnswer bounds what is read of an answer. SGLang's is all of its configuration.
-const maxAnswer = 16 << 20
+// What is read of an answer. Each rank takes some hundred bytes; what SGLang tells besides
+// is all of its configuration.
+const (
+	maxSources    = 1 << 20
+	maxServerInfo = 16 << 20
+)
 
 // Discover asks an engine's HTTP API, at http://host:port, for the sockets of its ranks:
 // /kv_event_sources of vLLM, and where there is no such path, /server_info of SGLang. nil
@@ -40,14 +44,14 @@ func Discover(ctx context.Context, client *http.Client, base string) ([]RankAddr
 	if client == nil {
 		client = http.DefaultClient
 	}
-	body, err := getBody(ctx, client, u.JoinPath("kv_event_sources"))
+	body, err := getBody(ctx, client, u.JoinPath("kv_event_sources"), maxSources)
 	if err == nil {
 		return ParseKVEventSources(body, u.Hostname())
 	}
 	if !errors.Is(err, errNotFound) {
 		return nil, err
 	}
-	if body, err = getBody(ctx, client, u.JoinPath("server_info")); err != nil {
+	if body, err = getBody(ctx, client, u.JoinPath("server_info"), maxServerInfo); err != nil {
 		return nil, err
 	}
 	return ParseServerInfo(body, u.Hostname())
@@ -55,7 +59,7 @@ func Discover(ctx context.Context, client *http.Client, base string) ([]RankAddr
 
 var errNotFound = errors.New("not found")
 
-func getBody(ctx context.Context, client *http.Client, u *url.URL) (body []byte, err error) {
+func getBody(ctx context.Context, client *http.Client, u *url.URL, most int64) (body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDiscovery, err)
@@ -72,22 +76,22 @@ func getBody(ctx context.Context, client *http.Client, u *url.URL) (body []byte,
 	default:
 		return nil, fmt.Errorf("%w: GET %s: status %d", ErrDiscovery, u, resp.StatusCode)
 	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: GET %s: %w", ErrDiscovery, u, err)
-	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("%w: GET %s: more than %d bytes", ErrDiscovery, u, maxAnswer)
+	case int64(len(body)) > most:
+		return nil, fmt.Errorf("%w: GET %s: more than %d bytes", ErrDiscovery, u, most)
 	}
 	return body, nil
 }
 
 // eventSource is what vLLM says of one rank.
 type eventSource struct {
-	Rank     int     `json:"data_parallel_rank"`
-	Endpoint string  `json:"endpoint"`
-	Replay   *string `json:"replay_endpoint"`
-	Topic    string  `json:"topic"`
+	Rank     int    `json:"data_parallel_rank"`
+	Endpoint string `json:"endpoint"`
+	Replay   string `json:"replay_endpoint"` // null or "": none
+	Topic    string `json:"topic"`
 }
 
 // ParseKVEventSources reads the body of vLLM's GET /kv_event_sources: an object with an
@@ -110,15 +114,15 @@ func ParseKVEventSources(body []byte, host string) ([]RankAddresses, error) {
 	if len(sources) == 0 {
 		return nil, fmt.Errorf("%w: kv_event_sources is empty", ErrNoEvents)
 	}
-	ranks := make([]RankAddresses, 0, min(len(sources), maxRanks))
+	if err := notTooMany(len(sources), "kv_event_sources"); err != nil {
+		return nil, err
+	}
+	ranks := make([]RankAddresses, 0, len(sources))
 	for _, s := range sources {
 		r := RankAddresses{Rank: s.Rank, Topic: s.Topic}
 		var err error
-		if r.Address, err = on(host, s.Endpoint); err == nil && s.Replay != nil {
-			r.ReplayAddress, err = on(host, *s.Replay)
-		}
-		if err == nil && r.Address == "" {
-			err = fmt.Errorf("%w: none", ErrAddress)
+		if r.Address, err = on(host, s.Endpoint); err == nil && s.Replay != "" {
+			r.ReplayAddress, err = on(host, s.Replay)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: kv_event_sources, rank %d: %w", ErrDiscovery, s.Rank, err)
@@ -182,7 +186,11 @@ func ParseServerInfo(body []byte, host string) ([]RankAddresses, error) {
 	}
 	zero := RankAddresses{Topic: e.Topic, BlockTokens: max(0, e.BlockSize)}
 	if len(e.Publishers) > 0 {
-		ranks := make([]RankAddresses, 0, min(len(e.Publishers), maxRanks))
+		const where = "server_info.kv_events.publishers"
+		if err := notTooMany(len(e.Publishers), where); err != nil {
+			return nil, err
+		}
+		ranks := make([]RankAddresses, 0, len(e.Publishers))
 		for _, p := range e.Publishers {
 			r := zero
 			r.Rank = p.Rank
@@ -195,7 +203,7 @@ func ParseServerInfo(body []byte, host string) ([]RankAddresses, error) {
 			}
 			ranks = append(ranks, r)
 		}
-		return sorted(ranks, "server_info.kv_events.publishers")
+		return sorted(ranks, where)
 	}
 	var err error
 	if zero.Address, err = address(e.Host, e.Port); err == nil && e.ReplayPort != 0 {
@@ -221,11 +229,16 @@ func replayBeside(r RankAddresses, portBase int) (string, error) {
 	return RankAddress(e.String(), r.Rank)
 }
 
+// notTooMany refuses more ranks than any engine has, before there is anything for them.
+func notTooMany(ranks int, where string) error {
+	if ranks > maxRanks {
+		return fmt.Errorf("%w: %s has %d ranks, want at most %d", ErrDiscovery, where, ranks, maxRanks)
+	}
+	return nil
+}
+
 // sorted orders ranks and refuses what no engine has.
 func sorted(ranks []RankAddresses, where string) ([]RankAddresses, error) {
-	if len(ranks) > maxRanks {
-		return nil, fmt.Errorf("%w: %s has %d ranks, want at most %d", ErrDiscovery, where, len(ranks), maxRanks)
-	}
 	slices.SortFunc(ranks, func(a, b RankAddresses) int { return a.Rank - b.Rank })
 	for i, r := range ranks {
 		if r.Rank < 0 || (i > 0 && r.Rank == ranks[i-1].Rank) {

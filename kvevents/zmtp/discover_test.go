@@ -87,11 +87,13 @@ func TestParseServerInfo(t *testing.T) {
 	}, ranks)
 
 	for body, want := range map[string]error{
-		`{}`:                                zmtp.ErrNoEvents,
-		`{"kv_events":null}`:                zmtp.ErrNoEvents,
-		`{"kv_events":{"publisher":"x"}}`:   zmtp.ErrNoEvents,
-		`[]`:                                zmtp.ErrDiscovery,
-		`{"kv_events":{"publisher":"zmq"}}`: zmtp.ErrAddress,
+		`{}`:                 zmtp.ErrNoEvents,
+		`{"kv_events":null}`: zmtp.ErrNoEvents,
+		`{"kv_events":{"publisher":"zmq","publishers":[{"dp_rank":0}]}}`:                         zmtp.ErrAddress,
+		`{"kv_events":{"publisher":"zmq","publishers":[` + strings.Repeat(`{},`, 4096) + `{}]}}`: zmtp.ErrDiscovery,
+		`{"kv_events":{"publisher":"x"}}`:                                                        zmtp.ErrNoEvents,
+		`[]`:                                                                                     zmtp.ErrDiscovery,
+		`{"kv_events":{"publisher":"zmq"}}`:                                                      zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":65535,"dp_size":2}}`:                                                            zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":1,"dp_size":1000000000}}`:                                                       zmtp.ErrAddress,
 		`{"kv_events":{"publisher":"zmq","endpoint_host":"h","endpoint_port_base":5556,"dp_size":2,"replay_endpoint_host":"h","replay_endpoint_port_base":5557}}`: zmtp.ErrAddress,
@@ -112,12 +114,15 @@ func TestDiscover(t *testing.T) {
 	})
 	broken := http.NewServeMux()
 	broken.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	flood := http.NewServeMux()
-	flood.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		for range 17 {
-			_, _ = w.Write([]byte(strings.Repeat(" ", 1<<20)))
-		}
-	})
+	flood := func(pattern string) http.Handler {
+		mux := http.NewServeMux()
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			for range 17 {
+				_, _ = w.Write([]byte(strings.Repeat(" ", 1<<20)))
+			}
+		})
+		return mux
+	}
 	for name, c := range map[string]struct {
 		handler http.Handler
 		err     string
@@ -126,7 +131,8 @@ func TestDiscover(t *testing.T) {
 		"sglang":  {sglang, ""},
 		"neither": {http.NewServeMux(), "not found"},
 		"broken":  {broken, "status 503"},
-		"flood":   {flood, "more than 16777216 bytes"},
+		"flood":   {flood("/"), "more than 1048576 bytes"},
+		"flood 2": {flood("/server_info"), "more than 16777216 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)

@@ -30,7 +30,8 @@
 //
 // # Bounds
 //
-// A peer chooses neither how much memory is allocated nor how long anything takes.
+// With [Native] a peer chooses neither how much memory is allocated nor how long anything
+// takes.
 // Frame lengths are checked before there is a buffer, and a long frame's buffer grows
 // with what arrives. Frames wait for Receive in a queue with two bounds, and are dropped
 // and counted when it is full; meanwhile the connection is still read, so that the

@@ -30,7 +30,7 @@ type SourceOptions struct {
 	Replays *Limiter
 
 	HandshakeTimeout time.Duration // from dialling to the end of the handshake; 0: 5 s; 10 ms to 5 min
-	ReplayTimeout    time.Duration // of silence before a replay, a fifth of it within; 0: 5 s; 10 ms to 5 min
+	ReplayTimeout    time.Duration // of silence before a replay, a fifth for each frame of it; 0: 5 s; 10 ms to 5 min
 
 	// A peer is asked for a sign of life every Heartbeat (0: 10 s, negative: never; else 10
 	// ms to 10 min) and given up when nothing at all has come from it for IdleTimeout (0:

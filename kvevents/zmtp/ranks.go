@@ -71,9 +71,6 @@ var errNoAddress = errors.New("no host to put in its place")
 // on returns an address that an engine said it is bound to as one to dial: for every
 // interface it puts host.
 func on(host, address string) (string, error) {
-	if address == "" {
-		return "", nil
-	}
 	e, err := parseAddress(address)
 	if err != nil {
 		return "", err

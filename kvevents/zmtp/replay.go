@@ -81,7 +81,7 @@ func (s *Source) replay(
 	// ends are, and the sooner that shows, the sooner the rest is asked for.
 	lull := s.o.ReplayTimeout / 5
 	late := time.AfterFunc(math.MaxInt64, func() {
-		cancel(fmt.Errorf("%w: nothing for %v within a replay", ErrSilent, lull))
+		cancel(fmt.Errorf("%w: no whole frame for %v within a replay", ErrSilent, lull))
 	})
 	defer late.Stop()
 	var next uint64 // the least number that may follow

@@ -36,7 +36,7 @@ type Limits struct {
 	HandshakeTimeout time.Duration // from the start of a connection to its first message
 	Heartbeat        time.Duration // between PINGs; not positive: none
 	IdleTimeout      time.Duration // without anything from the peer; not positive: for ever
-	MaxMessageBytes  int           // of all frames of a message
+	MaxMessageBytes  int           // of all frames of a message, or of each where that is all that can be had
 	QueueFrames      int           // messages that a transport may hold back
 }
 
