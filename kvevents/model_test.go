@@ -116,8 +116,9 @@ func (m *model) reset() {
 	if n := len(m.applied); n > 0 {
 		m.from = max(m.from, m.applied[n-1].Seq+1)
 	}
-	m.any = m.live == 0 && (fetching || !m.known) // it cannot know where the engine is
-	m.known = !m.any
+	nowhere := m.live == 0 && (fetching || !m.known) // it cannot know where the engine is
+	m.known = !nowhere
+	m.any = nowhere || m.replays && m.s.Stats().Lost > 0 // what was given up may have been beyond what was applied
 	m.s.Reset()
 	m.applied, m.heard, m.here = nil, m.from, m.from
 	m.follow()
