@@ -31,7 +31,7 @@ type model struct {
 	known   bool             // there is a frame by which to know the engine again
 	heard   uint64           // one past the highest number of this life that came in any way
 	here    uint64           // the same, on this connection
-	live    uint64           // one past the number of the last live frame of this life
+	live    uint64           // one past the number of the last live frame of what passes for this life
 	ears    bool             // a live frame has come on this connection
 }
 
@@ -88,7 +88,7 @@ func (m *model) garble() {
 func (m *model) restart() {
 	m.fail()
 	m.life++
-	m.sent, m.heard, m.here, m.live = nil, 0, 0, 0
+	m.sent, m.heard, m.here = nil, 0, 0
 	m.reconnect()
 }
 
