@@ -143,6 +143,9 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte{5, 0, 200, 0, 0, 0, 1, 1, 2, 1, 1, 1, 1, 0, 5, 0, 200, 0, 5, 0, 200, 0})
 	f.Add([]byte{1, 1, 0, 0, 5, 3, 200, 0, 5, 3, 200, 0, 5, 3, 200, 0})
 	f.Add([]byte{0, 1, 0, 4, 3, 6, 5, 0, 1, 1, 0, 4, 3, 6, 1, 7, 0})
+	f.Add([]byte("07100$7$1%$0"))                   // a reset while the connection is in doubt
+	f.Add([]byte("0271100$7$%00"))                  // the same, after an unnoticed restart
+	f.Add([]byte("000000000000000$1%%00%%00%%017")) // a reset after numbers at the end were given up
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		if len(ops) > 1<<9 {
 			return

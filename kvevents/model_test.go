@@ -28,9 +28,10 @@ type model struct {
 	applied []kvevents.Frame // in this epoch
 	from    uint64           // the cache's contents follow from the frames of this number on
 	any     bool             // from is that of the first frame applied
+	known   bool             // there is a frame by which to know the engine again
 	heard   uint64           // one past the highest number of this life that came in any way
 	here    uint64           // the same, on this connection
-	live    uint64           // one past the number of the last live frame of this life
+	live    uint64           // one past the number of the last live frame of what passes for this life
 	ears    bool             // a live frame has come on this connection
 }
 
@@ -87,7 +88,7 @@ func (m *model) garble() {
 func (m *model) restart() {
 	m.fail()
 	m.life++
-	m.sent, m.heard, m.here, m.live = nil, 0, 0, 0
+	m.sent, m.heard, m.here = nil, 0, 0
 	m.reconnect()
 }
 
@@ -101,8 +102,8 @@ func (m *model) fail() {
 }
 
 func (m *model) reconnect() {
-	if len(m.applied) == 0 {
-		m.heard, m.live = 0, 0 // there is nothing by which to know the engine again
+	if !m.known {
+		m.heard, m.live = 0, 0
 	}
 	m.here, m.ears = 0, false
 	m.s.Reconnected()
@@ -115,7 +116,9 @@ func (m *model) reset() {
 	if n := len(m.applied); n > 0 {
 		m.from = max(m.from, m.applied[n-1].Seq+1)
 	}
-	m.any = m.live == 0 && (fetching || len(m.applied) == 0) // it cannot know where the engine is
+	nowhere := m.live == 0 && (fetching || !m.known) // it cannot know where the engine is
+	m.known = !nowhere
+	m.any = nowhere || m.replays && m.s.Stats().Lost > 0 // what was given up may have been beyond what was applied
 	m.s.Reset()
 	m.applied, m.heard, m.here = nil, m.from, m.from
 	m.follow()
@@ -170,7 +173,7 @@ func (m *model) follow() {
 			if !m.ears {
 				m.live = 0
 			}
-			m.applied, m.from, m.any = nil, 0, false
+			m.applied, m.from, m.any, m.known = nil, 0, false, false
 		case kvevents.Apply:
 			st := m.s.Stats()
 			if n := len(m.applied); n > 0 {
@@ -181,7 +184,7 @@ func (m *model) follow() {
 					require.Equal(m, last.Payload[0], step.Frame.Payload[0], "one life in an epoch")
 				}
 			}
-			m.applied = append(m.applied, step.Frame)
+			m.applied, m.known = append(m.applied, step.Frame), true
 			if m.any || empties(step.Frame) {
 				m.from, m.any = step.Frame.Seq, false
 			}
