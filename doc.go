@@ -23,6 +23,9 @@
 //     ledger of what is in flight.
 //   - picker/openaireq: an OpenAI-style body to a request and its prompt.
 //   - picker/httptransport: an http.RoundTripper that picks where requests go.
+//   - picker/metrics: everything that is counted, as one table.
+//   - picker/debugview: a page that shows what a router does.
+//   - picker/warmprom: a prometheus.Collector, in a module of its own.
 //
 // # Who does what
 //

@@ -27,7 +27,7 @@ type Names struct {
 //	  ],
 //	  "filters": [{"kind": "label", "all": ["decode"], "none": ["drained"]}],
 //	  "caps": [{"kind": "max-in-flight", "max": 64}, {"kind": "max-signal", "field": "waiting", "max": 20}],
-//	  "select": {"band": 0.01, "home": 0.03, "bound": 1.25, "bound_floor": 8},
+//	  "select": {"band": 0.01, "home_band": 0.02, "bound": 1.25, "bound_floor": 8},
 //	  "stale_after": "5s",
 //	  "min_prompt_tokens": 512
 //	}
@@ -82,7 +82,7 @@ func (d *declaration) options(root *node) (o Options) {
 	if n := r.get("select"); n != nil {
 		s := d.object(n)
 		s.float("band", &o.Select.Band)
-		s.float("home", &o.Select.Home)
+		s.float("home_band", &o.Select.HomeBand)
 		s.float("temperature", &o.Select.Temperature)
 		s.float("max_ratio", &o.Select.MaxRatio)
 		s.float("bound", &o.Select.Bound)

@@ -62,7 +62,7 @@ func TestParseOptions(t *testing.T) {
 			{"kind": "max-in-flight", "max": 64},
 			{"kind": "max-signal", "name": "kv", "field": "cache-use", "max": 0.95}
 		],
-		"select": {"band": 0.02, "home": 0.05, "temperature": 0.1, "max_ratio": 3, "bound": 1.25, "bound_floor": 8},
+		"select": {"band": 0.02, "home_band": 0.05, "temperature": 0.1, "max_ratio": 3, "bound": 1.25, "bound_floor": 8},
 		"stale_after": "-1s",
 		"min_prompt_tokens": 512
 	}`), picker.Names{
@@ -95,7 +95,7 @@ func TestParseOptions(t *testing.T) {
 			{"max-in-flight", picker.MaxInFlight(64)},
 			{"kv", picker.MaxSignal{Field: scorer.CacheUse, Max: 0.95}},
 		},
-		Select:          picker.Select{Band: 0.02, Home: 0.05, Temperature: 0.1, MaxRatio: 3, Bound: 1.25, BoundFloor: 8},
+		Select:          picker.Select{Band: 0.02, HomeBand: 0.05, Temperature: 0.1, MaxRatio: 3, Bound: 1.25, BoundFloor: 8},
 		StaleAfter:      -time.Second,
 		MinPromptTokens: 512,
 	}, o)

@@ -26,9 +26,9 @@ func DefaultScorers() []Weighted {
 // DefaultSelect returns the selection of a Picker whose Options.Scorers is nil and whose
 // Options.Select is the zero one. No prefix is worth more than half as many requests in
 // flight again as the mean has, beyond ten: without that bound, a prefix that is suddenly
-// asked for by many queues where it is. Within 37 milliseconds candidates are equal, and within 366
-// an engine that is one of a prefix's homes is as good as the best.
+// asked for by many queues where it is. Within 37 milliseconds candidates are equal, and within 305 those
+// that hold the prefix and keep up.
 //
 // All these numbers were chosen together in the simulator of bench/fleet, one set for all
 // of its scenarios; bench/README.md says how they fare.
-func DefaultSelect() Select { return Select{Band: 0.003, Home: 0.03, Bound: 1.5, BoundFloor: 10} }
+func DefaultSelect() Select { return Select{Band: 0.003, HomeBand: 0.025, Bound: 1.5, BoundFloor: 10} }

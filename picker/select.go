@@ -11,17 +11,17 @@ import (
 // zero Select takes the best, or one that is as good within the default band.
 type Select struct {
 	// Band is how far below the best sum, as a share of the sum of all weights, a
-	// candidate still counts as equal to it. Among equals one is drawn, or see Home. 0 to 1; zero
-	// is the default of 0.01; a negative band is none, and only equal sums tie.
+	// candidate still counts as equal to it. Of equals one is drawn; but where half of the
+	// prompt or more is cached, the one that has most of it is taken, and of several the
+	// first in an order that the cached prefix gives, so that its prompts go to few places.
+	// 0 to 1; zero is the default of 0.01; a negative band is none, and only equal sums tie.
 	Band float64
 
-	// Home is a second band, for prompts that are cached by half or more somewhere: a
-	// candidate within it that has no more tokens in flight than the prompt would add counts
-	// as equal to the best too, and among equals the one that has most of the prompt cached
-	// is taken; of those, the first in an order that the cached prefix gives. So a prefix has
-	// as many homes as its rate keeps busy, the same ones from one request to the next. 0 to
-	// 1; zero orders those within Band only.
-	Home float64
+	// HomeBand is a wider band for such prompts: a candidate within it that has no more
+	// tokens in flight than the prompt would add counts as equal too. So a prefix is served
+	// by those who hold it while they keep up, and has as many homes as its rate keeps
+	// busy. 0 to 1; zero is none.
+	HomeBand float64
 
 	// Temperature, if positive, draws among all instead, with a chance in proportion
 	// to exp(sum/Temperature): at 0.1 a candidate 0.1 below another is drawn 2.7 times
@@ -49,8 +49,8 @@ func (s Select) validate() error {
 	switch {
 	case !(s.Band <= 1) || math.IsInf(s.Band, -1):
 		return fmt.Errorf("%w: Options.Select.Band is %v; it must be at most 1, and finite", ErrOptions, s.Band)
-	case !(s.Home >= 0 && s.Home <= 1):
-		return fmt.Errorf("%w: Options.Select.Home is %v; it must be 0 to 1", ErrOptions, s.Home)
+	case !(s.HomeBand >= 0 && s.HomeBand <= 1):
+		return fmt.Errorf("%w: Options.Select.HomeBand is %v; it must be 0 to 1", ErrOptions, s.HomeBand)
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 1):
 		return fmt.Errorf("%w: Options.Select.Temperature is %v; it must be finite and not negative", ErrOptions,
 			s.Temperature)
@@ -124,13 +124,12 @@ func (s Select) choose(sh *sheet, random uint64) choice {
 	return ch
 }
 
-// draw takes one of those whose sum is within the band of the best: any, or the first in
-// the order of the prefix, of those that have most of it.
+// draw takes one of those that are equal to the best.
 func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (winner, tied int) {
 	best := sh.sums[top.best[0]]
 	floor, home := best-s.band(), best
 	if sh.home != 0 {
-		home = best - s.Home
+		home -= s.HomeBand
 	}
 	if top.n == 1 || sh.sums[top.best[1]] < min(floor, home) {
 		return int(top.best[0]), 1
@@ -139,7 +138,7 @@ func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (wi
 	var first uint64
 	for _, i := range within {
 		c := &sh.in.Candidates[i]
-		if sum := sh.sums[i]; sum < floor && (sum < home || !sh.idles(c)) {
+		if sum := sh.sums[i]; sum < floor && (sum < home || !sh.keepsUp(c)) {
 			continue
 		}
 		saved, order := 0, mix(random+uint64(i))
@@ -153,8 +152,8 @@ func (s Select) draw(sh *sheet, within []int32, top *ranking, random uint64) (wi
 	return winner, tied
 }
 
-// idles reports whether c has no more tokens to compute than this prompt would add.
-func (s *sheet) idles(c *scorer.Resolved) bool {
+// keepsUp reports whether c has no more tokens to compute than this prompt would add.
+func (s *sheet) keepsUp(c *scorer.Resolved) bool {
 	tokens, known := c.InFlight.Tokens.Get()
 	return known && tokens <= float64(s.in.Uncached(c))
 }

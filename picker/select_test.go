@@ -23,7 +23,7 @@ func TestSelectNamesTheField(t *testing.T) {
 		"Select.Bound is NaN":        {Bound: nan},
 		"Select.Bound is +Inf":       {Bound: math.Inf(1)},
 		"Select.Band is -Inf":        {Band: math.Inf(-1)},
-		"Select.Home is 2":           {Home: 2},
+		"Select.HomeBand is 2":       {HomeBand: 2},
 		"Select.BoundFloor is -1":    {BoundFloor: -1},
 	} {
 		_, err := picker.New(picker.Options{Select: s})

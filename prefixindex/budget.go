@@ -35,7 +35,7 @@ func Estimate(blocks, holdings int) int64 {
 
 // account brings the index's sums in line with what w needs and holds now. The caller
 // holds w.mu.
-func (w *Writer) account() { w.accountFor(w.contents.bytes(), int64(w.contents.holdings)) }
+func (w *Writer) account() { w.accountFor(w.contents.bytes(), int64(w.contents.holdings())) }
 
 func (w *Writer) accountFor(bytes, held int64) {
 	w.ix.owned.Add(bytes - w.bytes.Swap(bytes))
@@ -84,13 +84,13 @@ func (w *Writer) shed() bool {
 	}
 	defer w.account()
 	c := w.contents
-	before, used, bytes := c.holdings, c.used, c.bytes()
+	before, used, bytes := c.holdings(), c.used, c.bytes()
 	c.dropParked((len(c.orphans.byName) + 7) / 8)
 	for range (len(c.expected.open) + 7) / 8 {
 		c.endExpectation()
 	}
 	c.forgetTo(max(used-used/8-1, 0))
-	w.stats.Evicted += uint64(max(before-c.holdings, 0))
+	w.stats.Evicted += uint64(max(before-c.holdings(), 0))
 	if c.entries.n > pageLen {
 		c.compact()
 	}

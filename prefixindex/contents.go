@@ -33,9 +33,9 @@ type tables struct {
 	until slab[int64] // expiry of assumed blocks; none without AssumedTTL
 
 	holes    [levels]holes
-	holdings int // blocks held on any tier
-	handles  int // known engine blocks
-	ghosts   int // of these, without credit
+	held     [levels]int // blocks held, by level, of those with a slot of their own
+	handles  int         // known engine blocks
+	ghosts   int         // of these, without credit
 	queue    ghostQueue
 	groups   []int // the engine's group numbers; entries have the index
 	orphans  orphans
@@ -76,6 +76,9 @@ func (c *contents) top() level {
 	return l
 }
 
+// holdings is how many blocks are held on any tier.
+func (c *contents) holdings() int { return c.held[c.top()] }
+
 // has reports whether the engine block of entry n has a copy at a level.
 func (c *contents) has(n uint32, l level) bool {
 	e := c.entries.at(n)
@@ -106,6 +109,12 @@ func (c *contents) has(n uint32, l level) bool {
 // credit returns the levels at which an engine block has a copy, as a bit each.
 func (c *contents) credit(n uint32) uint8 {
 	var mask uint8
+	if c.slots[levelGPU] == c.slots[levelAny] { // most owners use one tier
+		if c.has(n, levelGPU) {
+			mask = 1
+		}
+		return mask
+	}
 	for l := range levels {
 		if c.distinct(l) && c.has(n, l) {
 			mask |= 1 << l
@@ -229,9 +238,7 @@ func (c *contents) show(e *entry, parent uint32, l level) {
 	}
 	yield("bit set")
 	c.dropHole(l, e.tip())
-	if l == c.top() {
-		c.holdings++
-	}
+	c.held[l]++
 }
 
 // drain is the opposite of fill.
@@ -268,9 +275,7 @@ func (c *contents) drain(n uint32, l level) {
 	if len(c.holes[l].known) > 0 && !c.heldBelow(parent, l) {
 		c.dropHole(l, c.entries.at(parent).tip()) // if it was one
 	}
-	if l == c.top() {
-		c.holdings--
-	}
+	c.held[l]--
 }
 
 // above returns the entry that ends the block before the one that e ends.
@@ -297,6 +302,7 @@ func (c *contents) split(l level) error {
 	for k := l; k < levels && old[k] == old[from]; k++ {
 		c.slots[k] = slot
 	}
+	c.held[l] = c.held[from]
 	c.far.extend(c.entries.n)
 	for n := uint32(1); n < c.entries.n; n++ {
 		e := c.entries.at(n)

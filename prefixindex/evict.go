@@ -29,20 +29,20 @@ const (
 // entries that engine blocks smaller than ours need for what is held.
 func (c *contents) mostEntries() int {
 	o := &c.ix.options
-	partial := min(int64(c.partial), int64(o.BlockTokens)*int64(c.holdings))
+	partial := min(int64(c.partial), int64(o.BlockTokens)*int64(c.holdings()))
 	return int(min(sparedEntries+int64(1+len(c.groups))*int64(o.OwnerBlocks)+partial, maxEntry/2))
 }
 
 // trim enforces the owner's bounds after a write.
 func (c *contents) trim() {
-	before := c.holdings
-	for c.holdings > c.ix.options.OwnerBlocks && c.evict() {
+	before := c.holdings()
+	for c.holdings() > c.ix.options.OwnerBlocks && c.evict() {
 	}
 	c.trimGhosts()
 	if most := c.mostEntries(); c.used > most {
 		c.forgetTo(most - most/16)
 	}
-	if n := before - c.holdings; n > 0 {
+	if n := before - c.holdings(); n > 0 {
 		c.writer.stats.Evicted += uint64(n)
 	}
 	if c.sparse() {
@@ -74,7 +74,7 @@ func (c *contents) evict() bool {
 	}
 	for i := range 3*c.entries.n + 1 {
 		if i == 2*c.entries.n {
-			c.eviction.heedless = 1 + c.holdings/16
+			c.eviction.heedless = 1 + c.holdings()/16
 		}
 		n := c.look()
 		e := c.entries.at(n)

@@ -617,6 +617,9 @@ func (m *machine) check(t *rapid.T) {
 				require.LessOrEqual(t, s.Holdings, len(held))
 			} else {
 				require.Equal(t, len(held), s.Holdings, "%v", id)
+				onGPU := len(o.ref.Held(prefixindex.TierGPU, m.now))
+				require.Equal(t, onGPU, s.HoldingsGPU, "%v", id)
+				require.Equal(t, len(o.ref.Held(prefixindex.TierCPU, m.now))-onGPU, s.HoldingsCPU, "%v", id)
 			}
 			if m.shedding {
 				continue

@@ -42,8 +42,12 @@ type Stats struct {
 	Owners    int // owners with a current Writer
 	Blocks    int // distinct block hashes held; of an owner: blocks it holds on any tier
 	Holdings  int // sum over owners of the blocks each holds on any tier
-	Handles   int // engine blocks that a removal or a child could name, parked ones included
-	Orphans   int // engine blocks parked for want of their parent
+
+	HoldingsGPU int // of Holdings: blocks held on GPU
+	HoldingsCPU int // of Holdings: blocks held on CPU and not on GPU; the rest is farther
+
+	Handles int // engine blocks that a removal or a child could name, parked ones included
+	Orphans int // engine blocks parked for want of their parent
 
 	Bytes int64 // memory of all this; of an owner: without its share of the hash table
 
@@ -79,6 +83,8 @@ func (s *Stats) Add(t *Stats) {
 	s.Owners += t.Owners
 	s.Blocks += t.Blocks
 	s.Holdings += t.Holdings
+	s.HoldingsGPU += t.HoldingsGPU
+	s.HoldingsCPU += t.HoldingsCPU
 	s.Handles += t.Handles
 	s.Orphans += t.Orphans
 	s.Bytes += t.Bytes

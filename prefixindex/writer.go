@@ -433,7 +433,11 @@ func (w *Writer) tidy(now time.Time) {
 
 // measure adds what is held now.
 func (c *contents) measure(s *Stats) {
-	s.Holdings += c.holdings
+	s.Holdings += c.holdings()
+	s.HoldingsGPU += c.held[levelGPU]
+	if c.distinct(levelCPU) {
+		s.HoldingsCPU += c.held[levelCPU] - c.held[levelGPU]
+	}
 	s.Orphans += len(c.orphans.byName)
 	s.Handles += c.handles + len(c.orphans.byName)
 }

@@ -30,6 +30,7 @@ func command(args []string, out io.Writer) error {
 	seeds := f.Int("seeds", 3, "runs of each, with different seeds; figures are medians")
 	first := f.Uint64("seed", 1, "the first seed")
 	trace := f.String("trace", "", "trace in Mooncake's format for the scenario mooncake; empty: a generator")
+	dir := f.String("report", "", "directory for a report of all this, with charts, instead of a table")
 	f.IntVar(&c.engines, "engines", c.engines, "engines")
 	f.Float64Var(&c.load, "load", c.load, "request rates times this")
 	f.Float64Var(&c.spread, "spread", c.spread, "share by which engines' speeds differ from the nominal")
@@ -59,6 +60,9 @@ func command(args []string, out io.Writer) error {
 	pds, err := choose("policy", policies(), *which, func(p *policyDef) string { return p.name })
 	if err != nil {
 		return err
+	}
+	if *dir != "" {
+		return report(*dir, c, scs, pds, *first, *seeds, strings.Join(append([]string{"fleet"}, args...), " "))
 	}
 	results, err := compare(c, scs, pds, *first, *seeds)
 	if err != nil {

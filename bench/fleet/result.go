@@ -27,6 +27,7 @@ type result struct {
 	good        float64   // share of requests within the SLO
 	goodput     float64   // of those, a second
 	gpuHours    float64   // engine hours at work
+	rate        float64   // requests a second, from the first arrival to the last
 	span        time.Duration
 	lostBatches int
 
@@ -40,6 +41,7 @@ type result struct {
 	err             error
 	prompts, cached int
 	kept            int
+	last            float64 // arrival, in seconds
 }
 
 // bin is a few seconds of a run, by arrival.
@@ -75,6 +77,7 @@ func (res *result) done(r *request) {
 	b.prompt += r.prompt
 	b.cached += r.cached
 	b.ttft = append(b.ttft, ttft)
+	res.last = max(res.last, r.arrived.Seconds())
 	if r.arrived < warmUp {
 		return
 	}
@@ -109,6 +112,11 @@ func (res *result) close(s *sim) {
 		most = max(most, e.worked)
 	}
 	res.span = s.now
+	arrivals := 0
+	for i := range res.bins {
+		arrivals += len(res.bins[i].ttft)
+	}
+	res.rate = float64(arrivals) / max(res.last, 1e-9)
 	res.hitRate = float64(res.cached) / float64(max(res.prompts, 1))
 	res.imbalance = float64(most) * float64(len(s.engines)) / float64(max(total, 1))
 	res.good = float64(res.kept) / float64(max(res.requests, 1))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestDebugview(t *testing.T) {
 
 	// Live, without reloading.
 	see[bool](ctx, t, `window.same = true`)
-	f.serve(t.Context(), "late-session", make([]uint32, 640))
+	f.serve(t.Context(), "late-session", make([]uint32, 640), anywhere)
 	eventually(ctx, t, rows+`.length === 49 && `+rows+`[0].textContent.includes('late-session')`)
 	require.True(t, see[bool](ctx, t, `window.same`))
 
@@ -112,7 +113,7 @@ func TestDebugview(t *testing.T) {
 	require.Regexp(t, `engine-[a-d] wins with 0\.\d{3} of 1`, words)
 	require.Contains(t, words, "of the prompt's")
 	require.Contains(t, words, "It ended: ok")
-	f.serve(t.Context(), "later-session", make([]uint32, 640))
+	f.serve(t.Context(), "later-session", make([]uint32, 640), anywhere)
 	eventually(ctx, t, rows+`.length === 50`)
 	require.Equal(t, 1, see[int](ctx, t, `document.querySelectorAll('.detail').length`))
 	screenshot(ctx, t, "decision", 1400, "light")
@@ -134,11 +135,19 @@ func TestBrokenEngines(t *testing.T) {
 	defer stop()
 	go f.play(ctxPlay, 6, 1000, 200*time.Millisecond)
 	require.NoError(t, chromedp.Run(ctx, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(f.page.URL+"/debug/")))
-	eventually(ctx, t, `!document.querySelector('.view.never') && !document.querySelector('.problem.s2')`)
+	eventually(ctx, t, `![...document.querySelectorAll('.view')].some(v => v.textContent === 'never') && !document.querySelector('.problem.s2')`)
 
 	f.publishers[1].Silence(true)              // its connection stands, and nothing comes
 	f.publishers[2].Inject(enginetest.Lose, 5) // neither sent nor kept
 	f.servers[3].Close()                       // its metrics cannot be read
+	go func() {                                // the picker avoids such engines
+		for i := uint32(0); ctxPlay.Err() == nil; i++ {
+			for engine := 1; engine <= 2; engine++ {
+				f.serve(ctxPlay, "faithful", slices.Repeat([]uint32{900_000 + i}, 64), engine)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}()
 	for engine, problem := range map[string]string{
 		"engine-b": "Its events have stopped", "engine-c": "Events were lost for good", "engine-d": "Its metrics are",
 	} {

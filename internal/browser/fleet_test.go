@@ -113,14 +113,18 @@ func (f *fleet) sources() metrics.Sources {
 	}
 }
 
-// serve sends one prompt where the picker says.
-func (f *fleet) serve(ctx context.Context, session string, prompt []uint32) {
+// anywhere lets the picker choose.
+const anywhere = -1
+
+// serve sends one prompt where the picker says, which is the engine at if that is given.
+func (f *fleet) serve(ctx context.Context, session string, prompt []uint32, at int) {
 	var p prefixindex.Prompt
 	p.Reset(prefixindex.Scope{Model: "demo"}, prompt)
 	call := picker.Call{Prompt: &p, Request: scorer.Request{Model: "demo", Session: session}}
 	for i := range f.endpoints {
 		call.Candidates = append(call.Candidates, scorer.Candidate{
 			Endpoint: f.endpoints[i].Handle, Signals: f.endpoints[i].Target.Signals(),
+			Skip: at != anywhere && at != i,
 		})
 	}
 	d, err := f.picker.Pick(&call)
@@ -155,7 +159,7 @@ func (f *fleet) play(ctx context.Context, sessions, turns int, pause time.Durati
 				for range 100 + rnd.IntN(300) {
 					prompt = append(prompt, rnd.Uint32N(100_000))
 				}
-				f.serve(ctx, fmt.Sprintf("user-%d", i), prompt)
+				f.serve(ctx, fmt.Sprintf("user-%d", i), prompt, anywhere)
 				select {
 				case <-ctx.Done():
 					return

@@ -99,3 +99,15 @@ func TestProblems(t *testing.T) {
 		})
 	}
 }
+
+func TestTiers(t *testing.T) {
+	tiers := func(all, gpu, cpu int) string {
+		e := endpoint{Subscriber: kvevents.SubscriberStats{Applier: kvevents.ApplierStats{Blocks: prefixindex.Stats{
+			Holdings: all, HoldingsGPU: gpu, HoldingsCPU: cpu,
+		}}}}
+		return e.Tiers()
+	}
+	require.Empty(t, tiers(7, 7, 0))
+	require.Equal(t, "1,000 gpu + 400 cpu =", tiers(1_400, 1_000, 400))
+	require.Equal(t, "0 gpu + 5 farther =", tiers(5, 0, 0))
+}

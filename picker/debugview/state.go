@@ -1,6 +1,7 @@
 package debugview
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,6 +45,45 @@ type endpoint struct {
 	now    time.Time
 	served time.Time // when a request ended well there; zero: not that is known
 	source error     // why the socket was last lost
+}
+
+// notices is where what may be meant so begins among the problems.
+func (st *state) notices() int {
+	i := slices.IndexFunc(st.Problems, func(p problem) bool { return p.Severity == notice })
+	if i < 0 {
+		return len(st.Problems)
+	}
+	return i
+}
+
+// Broken are the problems that are no mere notices.
+func (st *state) Broken() []problem { return st.Problems[:st.notices()] }
+
+// Notices are the others.
+func (st *state) Notices() []problem { return st.Problems[st.notices():] }
+
+// Trust is the class of the view's colour: "fine", or how severe the worst is that is wrong
+// with the events.
+func (e *endpoint) Trust() string {
+	trust := "fine"
+	e.eventProblems(func(s severity, _, _ string, _ ...any) { trust = max(trust, fmt.Sprintf("s%d", s)) })
+	return trust
+}
+
+// Tiers says where the blocks are, if not all are on GPU.
+func (e *endpoint) Tiers() string {
+	b := &e.Subscriber.Applier.Blocks
+	if b.HoldingsGPU == b.Holdings {
+		return ""
+	}
+	s := count(b.HoldingsGPU) + " gpu"
+	if b.HoldingsCPU > 0 {
+		s += " + " + count(b.HoldingsCPU) + " cpu"
+	}
+	if farther := b.Holdings - b.HoldingsGPU - b.HoldingsCPU; farther > 0 {
+		s += " + " + count(farther) + " farther"
+	}
+	return s + " ="
 }
 
 // Believed is the share of a prediction that is believed.

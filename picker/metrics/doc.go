@@ -8,6 +8,10 @@
 //		fmt.Println(m.Name, m.Value)
 //	}
 //
+// [Sources] names the parts of a whole router, of which [Sources.All] yields every number,
+// and [Write] makes a page: what a host needs for its /metrics, and what picker/debugview
+// and picker/warmprom read.
+//
 // Names follow from the structs: the field Corrected of a picker's Stats is the counter
 // warmroute_picker_corrected_total, and LastFrame of a subscriber's the gauge
 // warmroute_subscriber_last_frame_seconds. So no counter can be left out, and renaming

@@ -161,6 +161,8 @@ var help = map[string]string{
 	"prefixindex.Stats.Forgotten":           "engine blocks no longer known by name, for want of room",
 	"prefixindex.Stats.Handles":             "engine blocks that a removal or a child could name, parked ones included",
 	"prefixindex.Stats.Holdings":            "sum over owners of the blocks each holds on any tier",
+	"prefixindex.Stats.HoldingsCPU":         "of Holdings: blocks held on CPU and not on GPU; the rest is farther",
+	"prefixindex.Stats.HoldingsGPU":         "of Holdings: blocks held on GPU",
 	"prefixindex.Stats.Inserted":            "blocks recorded without events, the first time",
 	"prefixindex.Stats.Malformed":           "spans and removals refused with ErrSpan",
 	"prefixindex.Stats.Orphans":             "engine blocks parked for want of their parent",
