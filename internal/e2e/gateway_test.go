@@ -142,8 +142,9 @@ func (g *gatewayProcess) survive(r *run, victim *engine) {
 	require.Positive(t, down)
 	require.Positive(t, back)
 	require.LessOrEqual(t, failed, 8, "a request of each agent at most")
-	// What was there at the pick may be evicted before the engine gets to it.
-	require.GreaterOrEqual(t, after[1]-before[1], 0.95*(after[0]-before[0]), "sent there for what it does not hold")
+	// What was there at the pick may be evicted before the engine gets to it, the more as
+	// its cache is small for so many agents.
+	require.GreaterOrEqual(t, after[1]-before[1], 0.8*(after[0]-before[0]), "sent there for what it does not hold")
 }
 
 func unix(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
