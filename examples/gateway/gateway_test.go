@@ -373,7 +373,7 @@ func TestEndpointsFileIsFollowed(t *testing.T) {
 		return l != nil && l.up && len(l.subs) == 0
 	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	require.Eventually(t, func() bool { return r.followed.bad.Load() == 1 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.followed.bad.Load() > 0 }, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, b.host, r.post("/v1/completions", `{"model": "demo", "prompt": "x", "max_tokens": 1}`).engine)
 	text, err := io.ReadAll(stream.Body)
 	require.NoError(t, err)
