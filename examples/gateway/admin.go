@@ -39,7 +39,7 @@ func (g *gateway) sources() metrics.Sources {
 	s := metrics.Sources{
 		Index: g.index, Ledger: g.ledger, Scraper: g.fleet.scraper,
 		Pickers: map[string]*picker.Picker{"main": g.picker},
-		More:    []iter.Seq[metrics.Metric]{metrics.Of(g.transport.Stats()), metrics.Of(g.tokens.Stats()), g.own},
+		More:    []iter.Seq[metrics.Metric]{metrics.Of(g.transport.Stats()), metrics.Of(g.fleet.tokens.Stats()), g.own},
 	}
 	for _, e := range *g.fleet.engines.Load() {
 		at := metrics.Endpoint{Name: e.spec.URL}

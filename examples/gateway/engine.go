@@ -56,7 +56,7 @@ type live struct {
 func (e *engine) run(ctx context.Context) {
 	for said := ""; ; {
 		err := e.follow(ctx)
-		if err != nil && err.Error() != said {
+		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			e.log.Warn("engine is not followed; trying again", "err", err)
 		}
@@ -71,7 +71,7 @@ func (e *engine) run(ctx context.Context) {
 var errChanged = errors.New("it serves another model, or publishes elsewhere, than before")
 
 // follow joins the engine to the index, keeps up with its events and metrics, and leaves
-// when ctx ends.
+// when ctx ends or something fails.
 func (e *engine) follow(ctx context.Context) error {
 	l := new(live)
 	if err := e.ask(ctx, l); err != nil {
@@ -83,10 +83,10 @@ func (e *engine) follow(ctx context.Context) error {
 	}
 	defer e.fleet.index.Leave(l.endpoint)
 
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer cancel()
+	defer cancel(nil)
 	defer func() {
 		for _, source := range l.sources {
 			_ = source.Close() // never fails
@@ -111,15 +111,18 @@ func (e *engine) follow(ctx context.Context) error {
 		l.subs = append(l.subs, sub)
 		running.Go(func() {
 			if err := sub.Run(ctx); err != nil {
-				e.log.Error("events are not followed any more", "rank", at.Rank, "err", err)
+				cancel(fmt.Errorf("events of rank %d: %w", at.Rank, err))
 			}
 		})
 	}
 	l.page, err = e.fleet.scraper.Add(enginemetrics.TargetOptions{
 		URL: e.url.JoinPath("metrics").String(),
-		OnReset: func(enginemetrics.Reset) { // its cache is empty, whatever its events say
+		OnReset: func(why enginemetrics.Reset) { // its cache is empty, whatever its events say
 			for _, sub := range l.subs {
 				_ = sub.Reset() // fails only if the endpoint has left
+			}
+			if why == enginemetrics.Restarted {
+				e.fleet.tokens.Purge() // its chat template may be another
 			}
 		},
 	})
@@ -142,7 +145,7 @@ func (e *engine) watch(ctx context.Context, l *live) error {
 		next := *l
 		select {
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		case <-look.C:
 			caughtUp = caughtUp || l.caughtUp() || time.Since(since) > catchUpTime
 			next.up = caughtUp && l.healthy()

@@ -24,7 +24,8 @@ type fleet struct {
 	index   *prefixindex.Index
 	scraper *enginemetrics.Scraper
 	replays *zmtp.Limiter
-	client  *http.Client // to ask engines what they are
+	client  *http.Client      // to ask engines what they are
+	tokens  *openaireq.Client // to ask them for the tokens of prompts
 	log     *slog.Logger
 
 	running sync.WaitGroup
@@ -32,11 +33,15 @@ type fleet struct {
 }
 
 // newFleet returns a fleet without engines, that ends with ctx.
-func newFleet(ctx context.Context, ix *prefixindex.Index, log *slog.Logger) (*fleet, error) {
+func newFleet(ctx context.Context, ix *prefixindex.Index, render bool, log *slog.Logger) (*fleet, error) {
 	direct := &http.Transport{IdleConnTimeout: 4 * time.Second} // no proxy; uvicorn closes connections after 5 s
 	f := &fleet{index: ix, log: log, client: &http.Client{Transport: direct}}
 	f.engines.Store(new([]*engine))
 	var err error
+	f.tokens, err = openaireq.NewClient(openaireq.ClientOptions{Endpoints: f.tokenizers, Render: render})
+	if err != nil {
+		return nil, err
+	}
 	if f.replays, err = zmtp.NewLimiter(4); err != nil {
 		return nil, err
 	}
@@ -47,8 +52,8 @@ func newFleet(ctx context.Context, ix *prefixindex.Index, log *slog.Logger) (*fl
 	return f, nil
 }
 
-// set makes specs the list, until ctx ends. Engines that are not in it get no further requests; those
-// under way there end as they would have. One caller at a time.
+// set makes specs the list, until ctx ends. Engines that are not in it get no further
+// requests; those under way there end as they would have. One caller at a time.
 func (f *fleet) set(ctx context.Context, specs []spec) {
 	old := make(map[string]*engine)
 	for _, e := range *f.engines.Load() {

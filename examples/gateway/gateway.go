@@ -31,7 +31,6 @@ type gateway struct {
 	fleet  *fleet
 
 	followed  *endpointsFile // nil: the engines are those of the flags
-	tokens    *openaireq.Client
 	transport *httptransport.Transport
 
 	stop      context.CancelFunc // of fleet
@@ -69,20 +68,15 @@ func (g *gateway) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if g.fleet, err = newFleet(ctx, g.index, g.log); err != nil {
+	if g.fleet, err = newFleet(ctx, g.index, g.render, g.log); err != nil {
 		return err
 	}
-	g.tokens, err = openaireq.NewClient(openaireq.ClientOptions{Endpoints: g.fleet.tokenizers, Render: g.render})
-	if err != nil {
-		return err
-	}
-
 	parser, err := openaireq.NewParser(openaireq.Options{Resolve: g.fleet.resolve, MaxBytes: int64(g.maxBody)})
 	if err != nil {
 		return err
 	}
 	g.transport, err = httptransport.New(httptransport.Options{
-		Picker: g.picker, Parser: parser, Tokenizer: g.tokens, Backends: g.fleet.backends, Header: g.header,
+		Picker: g.picker, Parser: parser, Tokenizer: g.fleet.tokens, Backends: g.fleet.backends, Header: g.header,
 	})
 	if err != nil {
 		return err
@@ -224,9 +218,7 @@ func (g *gateway) close() {
 	if g.fleet != nil {
 		g.fleet.running.Wait()
 		g.fleet.client.CloseIdleConnections()
-	}
-	if g.tokens != nil {
-		g.tokens.Close()
+		g.fleet.tokens.Close()
 	}
 	if g.transport != nil {
 		g.transport.CloseIdleConnections()

@@ -128,7 +128,7 @@ func TestLoad(t *testing.T) {
 	for i := range 200 {
 		r.post("/v1/chat/completions", chat(fmt.Sprint("question ", i)))
 	}
-	s := r.tokens.Stats()
+	s := r.fleet.tokens.Stats()
 	require.EqualValues(t, 200, s.Asked)
 	t.Logf("tokenizing 200 chats of 2.3 kB, one at a time: %v each, at most %v", s.Spent/200, s.Longest)
 

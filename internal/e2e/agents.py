@@ -1,7 +1,7 @@
 """Plays conversations of agents through the OpenAI client library, and prints one line of
 JSON for each request:
 
-    agents.py [--sessions N] [--turns N] [--forever] URL...
+    agents.py [--sessions N] [--turns N] [--first N] [--forever] URL...
 
 With several URLs requests go to them in turn. With --forever a session that has ended is
 followed by another, until standard input is closed. Nothing is tried twice.
@@ -59,7 +59,7 @@ async def ask(client: AsyncOpenAI, url: str, session: int, turn: int, messages: 
 
 async def converse(clients: list, turn_of: itertools.count, args, session: int, stop: asyncio.Event) -> None:
     rng = random.Random(session)
-    kind = session % args.kinds
+    kind = args.first + session % args.kinds
     messages = [{"role": "system", "content": f"agent {kind}: " + text(f"kind {kind}", args.system)}]
     await asyncio.sleep(rng.random() * args.think * 2)
     for turn in range(args.turns):
@@ -85,6 +85,7 @@ async def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("--sessions", type=int, default=12)
     p.add_argument("--turns", type=int, default=6)
+    p.add_argument("--first", type=int, default=0, help="number of the first session and kind")
     p.add_argument("--kinds", type=int, default=6)
     p.add_argument("--system", type=int, default=1400, help="words of a system prompt")
     p.add_argument("--words", type=int, default=40, help="words of a turn")
@@ -100,7 +101,7 @@ async def main() -> None:
         (url, AsyncOpenAI(base_url=url + "/v1", api_key="none", max_retries=0, timeout=60)) for url in args.urls
     ]
     turn_of = itertools.count()
-    await asyncio.gather(*(lane(clients, turn_of, args, s, stop) for s in range(args.sessions)))
+    await asyncio.gather(*(lane(clients, turn_of, args, args.first + s, stop) for s in range(args.sessions)))
 
 
 asyncio.run(main())

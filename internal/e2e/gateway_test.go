@@ -101,16 +101,21 @@ func (g *gatewayProcess) survive(r *run, victim *engine) {
 	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim.url) == 0 }))
 	const predicted, reported = "warmroute_calibration_predicted_tokens_total", "warmroute_calibration_reported_tokens_total"
 	before := [2]float64{g.metric(predicted, victim.url), g.metric(reported, victim.url)}
-	require.Positive(t, before[0], "nothing was expected of it before")
+	stored, holdings := g.blocks(victim)
+	require.Positive(t, holdings, "it keeps its credit while nobody is sent there")
 
 	victim.start(t)
 	victim.wait(r.ctx, t)
 	serves := unix(time.Now())
 	require.NoError(t, until(r.ctx, func() bool { return g.metric("gateway_engine_up", victim.url) == 1 }))
 	up := unix(time.Now())
-	time.Sleep(15 * time.Second)
+	storedSince, credit := g.blocks(victim)
+	// The gateway's blocks are half as long as the engine's.
+	require.LessOrEqual(t, credit, 2*(storedSince-stored), "up with blocks of its former life")
+	// Prompts that are known elsewhere stay there; new ones go to the engine that has less to do.
+	others := startAgents(r.ctx, t, "--sessions", "16", "--turns", "6", "--first", "1000", g.url).wait()
 	a.stop()
-	turns := a.wait()
+	turns := append(a.wait(), others...)
 
 	host := strings.TrimPrefix(victim.url, "http://")
 	failed, down, back := 0, 0, 0
@@ -130,16 +135,16 @@ func (g *gatewayProcess) survive(r *run, victim *engine) {
 	}
 	after := [2]float64{g.metric(predicted, victim.url), g.metric(reported, victim.url)}
 	r.report.line("%s killed under load, of %d requests %d failed, all in flight on it; %d served while it was down; "+
-		"up for the gateway %.1f s after it served again, and then %d served there, of which %.0f tokens were expected "+
-		"to be cached and %.0f were", victim.name, len(turns), failed, down, up-serves, back,
+		"up for the gateway %.1f s after it served again, credited then with %.0f blocks where it was with %.0f; %d served "+
+		"there, of which %.0f tokens were expected to be cached and %.0f were", victim.name, len(turns), failed, down,
+		up-serves, credit, holdings, back,
 		after[0]-before[0], after[1]-before[1])
 	require.Positive(t, down)
 	require.Positive(t, back)
 	require.LessOrEqual(t, failed, 8, "a request of each agent at most")
-	// The gateway's blocks are of 16 tokens, of which each prompt may end with one more than
-	// the engine's.
-	require.LessOrEqual(t, after[0]-before[0], after[1]-before[1]+16*float64(back),
-		"sent there for what it does not hold any more")
+	// What was there at the pick may be evicted before the engine gets to it, the more as
+	// its cache is small for so many agents.
+	require.GreaterOrEqual(t, after[1]-before[1], 0.8*(after[0]-before[0]), "sent there for what it does not hold")
 }
 
 func unix(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
@@ -208,20 +213,37 @@ func startGateway(ctx context.Context, t *testing.T, bin string, engines ...*eng
 	return g
 }
 
+// blocks returns how many blocks an engine is said to have stored ever, and to hold now.
+func (g *gatewayProcess) blocks(e *engine) (stored, holdings float64) {
+	page := g.page()
+	at := fmt.Sprintf("{endpoint=%q,rank=\"0\"}", e.url)
+	return sample(g.t, page, "warmroute_subscriber_applier_blocks_stored_total"+at),
+		sample(g.t, page, "warmroute_subscriber_applier_blocks_holdings"+at)
+}
+
 // metric returns what the gateway says of an engine's URL, or "" of itself; -1 while it
 // says nothing.
 func (g *gatewayProcess) metric(name, url string) float64 {
-	resp, err := http.Get(g.admin + "/metrics")
-	if err != nil {
-		return -1 // it does not listen yet
+	page := g.page()
+	if page == nil {
+		return -1
 	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	require.NoError(g.t, err)
 	if url == "" {
 		return sample(g.t, page, name+" ")
 	}
 	return sample(g.t, page, fmt.Sprintf("%s{endpoint=%q}", name, url))
+}
+
+// page returns the gateway's metrics; nil while it does not listen.
+func (g *gatewayProcess) page() []byte {
+	resp, err := http.Get(g.admin + "/metrics")
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(g.t, err)
+	return page
 }
 
 // turn is a line of agents.py.
