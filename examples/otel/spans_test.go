@@ -69,9 +69,10 @@ func Example() {
 	d.Done(picker.Outcome{})
 	request.End()
 
-	for _, span := range exported.GetSpans() {
-		fmt.Println(span.Name)
-		for _, a := range span.Attributes[:min(4, len(span.Attributes))] {
+	spans := exported.GetSpans()
+	for i := range spans {
+		fmt.Println(spans[i].Name)
+		for _, a := range spans[i].Attributes[:min(4, len(spans[i].Attributes))] {
 			fmt.Printf("  %s = %s\n", a.Key, a.Value.Emit())
 		}
 	}
@@ -101,6 +102,7 @@ func TestSpans(t *testing.T) {
 	require.Empty(t, exported.GetSpans())
 
 	ctx, request := tracer.Start(t.Context(), "request")
+	defer request.End()
 	_, err = pk.Pick(&picker.Call{Context: ctx})
 	require.ErrorIs(t, err, picker.ErrNoCandidates)
 	spans := exported.GetSpans()

@@ -22,7 +22,7 @@ type Options struct {
 	Sources func() metrics.Sources
 
 	// Decisions is how many are kept, 1 to 65,536; 0: 512. MaxBytes is for how much
-	// memory, 64 KiB to 1 GiB; 0: 32 MiB. One among 64 candidates takes about 40 kB.
+	// memory, 64 KiB to 1 GiB; 0: 32 MiB. One among 64 candidates takes about 26 kB.
 	Decisions int
 	MaxBytes  int
 

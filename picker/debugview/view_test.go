@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,6 +215,38 @@ func TestPerSecond(t *testing.T) {
 	r.pick()
 	require.Len(t, r.state().Decisions, 4)
 	require.Nil(t, r.call.Record, "the host's call is as it was")
+}
+
+// Pages are read while picks are made and requests end.
+func TestConcurrency(t *testing.T) {
+	r := newRouter(t, debugview.Options{Decisions: 16, PerSecond: -1}, "a", "b", "c")
+	done := make(chan struct{})
+	var picks sync.WaitGroup
+	for range 4 {
+		picks.Go(func() {
+			call := picker.Call{Candidates: r.call.Candidates, Request: scorer.Request{PromptTokens: 100}}
+			for range 300 {
+				if d, err := r.picker.Pick(&call); err == nil {
+					d.Done(picker.Outcome{Result: picker.OK})
+				}
+			}
+		})
+	}
+	go func() {
+		picks.Wait()
+		close(done)
+	}()
+	for n := uint64(1); ; n++ {
+		require.LessOrEqual(t, len(r.state().Decisions), 16)
+		w := httptest.NewRecorder()
+		r.view.ServeHTTP(w, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/decision?id=%d", n), http.NoBody))
+		select {
+		case <-done:
+			require.Len(t, r.state().Decisions, 16)
+			return
+		default:
+		}
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -50,7 +50,7 @@ type scratch struct {
 func (t *Transport) release(s *scratch) {
 	s.body = openaireq.Body{Tokens: s.body.Tokens[:0]}
 	s.prompt.Reset(prefixindex.Scope{}, nil)
-	s.call.Context = nil
+	s.call.Context = nil //nolint:fatcontext // scratch is not kept for a request
 	t.scratch.Put(s)
 }
 
@@ -79,7 +79,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.candidates(out, s); err != nil {
 		return nil, err
 	}
-	s.call.Context = r.Context()
+	s.call.Context = r.Context() //nolint:fatcontext // until release
 	t.setPrompt(r.Context(), s)
 	return t.try(out, s)
 }

@@ -189,13 +189,16 @@ func (w *walk) emit(m Metric, value float64) {
 	}
 }
 
-// snake writes LastSeq as last_seq.
+// snake writes LastSeq as last_seq, and HoldingsGPU as holdings_gpu.
 func snake(name string) string {
 	var b strings.Builder
-	for i, c := range name {
-		if unicode.IsUpper(c) && i > 0 {
+	after := true // an upper letter: no word begins with the next
+	for _, c := range name {
+		upper := unicode.IsUpper(c)
+		if upper && !after {
 			b.WriteByte('_')
 		}
+		after = upper
 		b.WriteRune(unicode.ToLower(c))
 	}
 	return b.String()

@@ -178,6 +178,7 @@ func TestNames(t *testing.T) {
 	for m := range metrics.Of(prefixindex.Stats{}, label...) {
 		check(m)
 	}
+	require.True(t, seen[`warmroute_index_holdings_gpu{a="b"} 0`])
 	for m := range metrics.Of(kvevents.SubscriberStats{}, label...) {
 		check(m)
 	}

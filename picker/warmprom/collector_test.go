@@ -62,7 +62,9 @@ func router(t testing.TB) (*warmprom.Collector, *picker.Picker, []scorer.Candida
 // What the collector gives a registry is what the table's own page says, and histograms.
 func TestCollector(t *testing.T) {
 	c, pk, candidates, sources := router(t)
-	candidates[0].Cached = scorer.Holds(prefixindex.Held{GPU: 64})
+	for i := range candidates { // whichever wins
+		candidates[i].Cached = scorer.Holds(prefixindex.Held{GPU: 64})
+	}
 	d, err := pk.Pick(&picker.Call{Request: scorer.Request{PromptTokens: 128}, Candidates: candidates})
 	require.NoError(t, err)
 	d.FirstToken()
