@@ -56,6 +56,12 @@ func TestPrefixHasHomes(t *testing.T) {
 	first := h.pick(t, 1)
 	require.Contains(t, h.call.Record.Explain(), "in its prefix's order the first of 8 ")
 	first.Done(picker.Outcome{})
+	pk := newPicker(t, picker.Options{Index: h.ix, Ledger: h.ledger})
+	d, err := pk.Pick(&h.call)
+	require.NoError(t, err)
+	d.Done(picker.Outcome{})
+	require.Equal(t, uint64(1), pk.Stats().Homes)
+	require.Zero(t, pk.Stats().Ties)
 	for seed := range uint64(20) {
 		cs := h.call.Candidates
 		cs[0], cs[1+seed%7] = cs[1+seed%7], cs[0]
