@@ -21,7 +21,11 @@ func (p *policy) decide(s *sheet, random uint64, rec *Record) (choice, error) {
 		}
 	}
 	s.counts.Picks++
-	if ch.tied > 1 {
+	switch {
+	case ch.tied == 1:
+	case s.home != 0 && p.sel.Temperature == 0:
+		s.counts.Homes++
+	default:
 		s.counts.Ties++
 	}
 	return ch, nil

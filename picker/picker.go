@@ -208,6 +208,7 @@ type Stats struct {
 	NoCandidates uint64 // ErrNoCandidates
 	Overloaded   uint64 // ErrOverloaded
 	Ties         uint64 // picks decided at random among nearly equal candidates
+	Homes        uint64 // picks among nearly equal candidates decided by the order of what is cached of the prompt
 	Bounded      uint64 // picks in which Select.Bound kept candidates from winning
 	Alone        uint64 // picks made without a match, as all but one were skipped; its load is that of a cold prompt
 	Short        uint64 // picks made without a match, as the prompt was below MinPromptTokens
@@ -226,6 +227,7 @@ func (s *Stats) add(o *Stats) {
 	s.NoCandidates += o.NoCandidates
 	s.Overloaded += o.Overloaded
 	s.Ties += o.Ties
+	s.Homes += o.Homes
 	s.Bounded += o.Bounded
 	s.Alone += o.Alone
 	s.Short += o.Short

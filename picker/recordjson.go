@@ -19,8 +19,8 @@ type recordJSON struct {
 }
 
 // MarshalJSON writes the record so that it can be read and replayed elsewhere. Fields have
-// their Go names, durations are nanoseconds, and what is unknown is null. Seed, Labels and
-// endpoints use all of 64 bits, which readers that take numbers for floating point round.
+// their Go names, durations are nanoseconds, and what is unknown is null. Seed, Home, Labels
+// and endpoints use all of 64 bits, which readers that take numbers for floating point round.
 //
 // O(candidates * scorers); it allocates.
 func (r Record) MarshalJSON() ([]byte, error) {

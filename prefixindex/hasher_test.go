@@ -172,3 +172,19 @@ func TestHashingAllocatesNothing(t *testing.T) {
 	block, extras := tokens(16), []prefixindex.Extra{{ID: "image"}}
 	require.Zero(t, testing.AllocsPerRun(100, func() { h.Next(h.Root(s), block, extras) }))
 }
+
+func TestHashIsThatOfABlock(t *testing.T) {
+	h, err := prefixindex.NewHasher(16, 1)
+	require.NoError(t, err)
+	tokens := make([]uint32, 100)
+	var whole, p prefixindex.Prompt
+	whole.Reset(prefixindex.Scope{}, tokens)
+	p.Reset(prefixindex.Scope{}, tokens)
+	all := h.Hashes(&whole)
+	require.Len(t, all, 6)
+	require.Equal(t, all[3], h.Hash(&p, 4))
+	require.Equal(t, all[5], h.Hash(&p, 7), "there are 6")
+	require.Zero(t, h.Hash(&p, 0))
+	p.Reset(prefixindex.Scope{}, tokens[:15])
+	require.Zero(t, h.Hash(&p, 1))
+}

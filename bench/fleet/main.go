@@ -1,4 +1,3 @@
-// Fleet simulates a fleet of inference engines behind a router, and compares policies.
 package main
 
 import (

@@ -229,7 +229,7 @@ func (p *page) write(dir string) error {
 		"<style>body{font:15px/1.5 sans-serif;max-width:75em;margin:2em auto;padding:0 1em;color:#24292f}" +
 		"table{border-collapse:collapse;font-size:13px}" +
 		"td,th{border:1px solid #d0d7de;padding:3px 8px;text-align:right}" +
-		"td:first-child,th:first-child{text-align:left}</style>\n")
+		"td:first-child,th:first-child,td:last-child:nth-child(2){text-align:left}</style>\n")
 	for i, part := range p.parts {
 		level := 1 + min(i, 1)
 		fmt.Fprintf(&md, "%s %s\n\n", strings.Repeat("#", level), part.heading)

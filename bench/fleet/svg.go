@@ -165,4 +165,4 @@ func (a *axis) linear() {
 	}
 }
 
-func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }

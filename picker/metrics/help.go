@@ -136,6 +136,7 @@ var help = map[string]string{
 	"picker.Stats.Bounded":                  "picks in which Select.Bound kept candidates from winning",
 	"picker.Stats.Clipped":                  "scores outside 0 to 1",
 	"picker.Stats.Corrected":                "absurd input: negative numbers, runs not nested or beyond the prompt, times to come",
+	"picker.Stats.Homes":                    "picks among nearly equal candidates decided by the order of what is cached of the prompt",
 	"picker.Stats.NoCandidates":             "ErrNoCandidates",
 	"picker.Stats.Overloaded":               "ErrOverloaded",
 	"picker.Stats.Picks":                    "decisions made",
