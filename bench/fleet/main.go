@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+
+	"github.com/warmroute/warmroute/bench/internal/trace"
 )
 
 func main() {
@@ -28,7 +30,7 @@ func command(args []string, out io.Writer) error {
 	which := f.String("policy", "", "policies, separated by commas; empty: all")
 	seeds := f.Int("seeds", 3, "runs of each, with different seeds; figures are medians")
 	first := f.Uint64("seed", 1, "the first seed")
-	trace := f.String("trace", "", "trace in Mooncake's format for the scenario mooncake; empty: a generator")
+	traceFile := f.String("trace", "", "trace in Mooncake's format for the scenario mooncake; empty: a generator")
 	dir := f.String("report", "", "directory for a report of all this, with charts, instead of a table")
 	f.IntVar(&c.engines, "engines", c.engines, "engines")
 	f.Float64Var(&c.load, "load", c.load, "request rates times this")
@@ -45,10 +47,10 @@ func command(args []string, out io.Writer) error {
 	if *seeds < 1 {
 		return fmt.Errorf("-seeds is %d; it must be positive", *seeds)
 	}
-	var requests []traceRequest
-	if *trace != "" {
+	var requests []trace.Request
+	if *traceFile != "" {
 		var err error
-		if requests, err = readTrace(*trace); err != nil {
+		if requests, err = trace.ReadFile(*traceFile); err != nil {
 			return err
 		}
 	}

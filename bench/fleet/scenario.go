@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/warmroute/warmroute/bench/internal/trace"
 )
 
 // scenario is a workload. Its draws come from the run's seed, in the same order whatever
@@ -15,7 +17,7 @@ type scenario struct {
 	begin func(s *sim)
 }
 
-func scenarios(trace []traceRequest) []scenario {
+func scenarios(list []trace.Request) []scenario {
 	return []scenario{
 		{
 			"agents",
@@ -37,7 +39,7 @@ func scenarios(trace []traceRequest) []scenario {
 		},
 		{
 			"mooncake",
-			"requests of Mooncake's conversation trace, or of a generator with its proportions", mooncake(trace),
+			"requests of Mooncake's conversation trace, or of a generator with its proportions", mooncake(list),
 		},
 	}
 }

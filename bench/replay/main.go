@@ -144,19 +144,7 @@ func (s *settings) read() ([]trace.Request, error) {
 	if s.trace == "" {
 		return trace.Sessions(1, 8*s.requests), nil
 	}
-	f, err := os.Open(s.trace) //nolint:gosec // a file that the user names
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, err := trace.Read(f)
-	if err == nil && len(list) == 0 {
-		err = errors.New("no requests")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.trace, err)
-	}
-	return list, nil
+	return trace.ReadFile(s.trace)
 }
 
 // name of the trace; a folder of this machine is nobody's concern.

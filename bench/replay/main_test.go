@@ -68,7 +68,7 @@ func TestBadArguments(t *testing.T) {
 		"-trace /nonexistent":    "/nonexistent",
 		"-workers 1 -pool 64":    "-pool",
 		"-unknown":               "-unknown",
-		"-trace /dev/null -md x": "no requests",
+		"-trace /dev/null -md x": "is empty",
 	} {
 		err := run(t.Context(), strings.Fields(args), &strings.Builder{}, &strings.Builder{})
 		require.ErrorContains(t, err, want, args)

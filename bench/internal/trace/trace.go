@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 )
@@ -29,6 +30,23 @@ type Request struct {
 	Input  int           // tokens of the prompt
 	Output int           // tokens of the answer
 	IDs    []uint64      // one for every IDTokens of the prompt, the last one of fewer perhaps
+}
+
+// ReadFile is Read of a file, which must have a request.
+func ReadFile(name string) ([]Request, error) {
+	f, err := os.Open(name) //nolint:gosec // whoever runs the program names it
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := Read(f)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%w: the file is empty", ErrTrace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
 }
 
 // Read reads one JSON object a line: timestamp (milliseconds), input_length, output_length
