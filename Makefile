@@ -23,7 +23,10 @@ help: ## List the targets
 
 .PHONY: test
 test: libzmq ## Full suite with libzmq and the race detector; installs libzmq where apt-get is
-	go test -race -timeout 20m -tags libzmq $(TESTFLAGS) $(PKG)
+	WARMROUTE_PYTHON="$(PYZMQ)" go test -race -timeout 20m -tags libzmq $(TESTFLAGS) $(PKG)
+
+# A python3 that has pyzmq, as which vLLM and SGLang publish.
+PYZMQ = $(shell for p in python3 /usr/bin/python3; do $$p -c 'import zmq' 2>/dev/null && echo $$p && break; done)
 
 .PHONY: race
 race: ## All that needs nothing but Go and a C compiler, with the race detector
@@ -148,9 +151,10 @@ install = \
 
 .PHONY: libzmq
 libzmq:
-	@if pkg-config --exists libzmq 2>/dev/null; then exit 0; fi; \
+	@if pkg-config --exists libzmq 2>/dev/null && \
+		{ [ -n "$(PYZMQ)" ] || ! command -v apt-get >/dev/null; }; then exit 0; fi; \
 	command -v apt-get >/dev/null || echo 'Without libzmq, run: make race' >&2; \
-	$(call install,libzmq3-dev pkg-config)
+	$(call install,libzmq3-dev pkg-config python3-zmq)
 
 .PHONY: qemu-s390x
 qemu-s390x:
