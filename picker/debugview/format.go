@@ -45,8 +45,14 @@ func functions() template.FuncMap {
 	}
 }
 
-// minus writes numbers with a sign that is as wide as a plus.
-func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
+// minus writes numbers with a sign that is as wide as a plus, and none before what rounds
+// to nothing.
+func minus(s string) string {
+	if strings.Trim(s, "-0.") == "" {
+		s = strings.TrimPrefix(s, "-")
+	}
+	return strings.ReplaceAll(s, "-", "−")
+}
 
 // ago writes how long something is past: 340 ms, 12 s, 5 min, 3 h.
 func ago(d time.Duration) string {

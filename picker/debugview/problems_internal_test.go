@@ -111,3 +111,11 @@ func TestTiers(t *testing.T) {
 	require.Equal(t, "1,000 gpu + 400 cpu =", tiers(1_400, 1_000, 400))
 	require.Equal(t, "0 gpu + 5 farther =", tiers(5, 0, 0))
 }
+
+func TestMinus(t *testing.T) {
+	for s, want := range map[string]string{
+		"-0.000": "0.000", "0.000": "0.000", "-0.001": "−0.001", "+0.100": "+0.100", "-12": "−12", "0": "0",
+	} {
+		require.Equal(t, want, minus(s))
+	}
+}
