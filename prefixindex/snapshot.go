@@ -30,7 +30,8 @@ const snapshotMagic = "warmroute index\x001\n"
 
 // Batch runs apply while no snapshot of the owner is taken, and keeps what it returns as
 // the owner's cursor: opaque bytes that say which of the engine's events the contents
-// include. A nil result leaves the cursor as it is. apply may call w's other methods.
+// include. A nil result leaves the cursor as it is. apply may call w's other methods, but
+// not Index.Snapshot or Index.Resume, which would wait for it for ever.
 //
 // The cost is that of apply, and a copy of the cursor.
 func (w *Writer) Batch(apply func() (cursor []byte)) {
