@@ -61,7 +61,8 @@ func (s *sim) conversations(n int) []trace.Request {
 			c.blocks = append(slices.Clip(c.blocks), blocks)
 		}
 		list = append(list, trace.Request{
-			At: time.Duration(now * float64(time.Millisecond)), Input: c.tokens, Output: 1 + s.around(340), IDs: c.blocks,
+			At:    time.Duration(now * float64(time.Millisecond)),
+			Input: c.tokens, Output: 1 + s.around(340), IDs: c.blocks,
 		})
 		c.blocks = c.blocks[:c.tokens/trace.IDTokens] // the last one is not full, and will be another
 		c.ready = int64(now) + int64(s.exponential(time.Minute)/time.Millisecond)
