@@ -337,11 +337,12 @@ func (f *follower) learn() error {
 
 // look returns the view, and whether the subscriber has taken the engine's last batch.
 func (f *follower) look() (prefixindex.View, bool, snapshot) {
+	before := f.ix.View(f.ep, 0) // what is counted before the view changes does not belong to it
 	now := f.snapshot()
 	settled := f.pub.Published() == f.past.next() && now.src.QueueFrames == 0 && now.sub.Queued == 0 &&
 		now.sub.LastSeq == f.past.last().seq
 	view := f.ix.View(f.ep, 0)
-	return view, settled && view == f.sub.View(), now
+	return view, settled && view == before && view == f.sub.View(), now
 }
 
 func (f *follower) snapshot() snapshot {
